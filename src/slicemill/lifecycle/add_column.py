@@ -70,9 +70,9 @@ def with_added_columns(
 def _rewrite_reader(
     user: Statement, entry: Entry, one: AlteredStream, catalog: Catalog, span: TextSpan
 ) -> tuple[Catalog, str] | Diagnostic | None:
-    """Return a query text that still means the same after ALTER STREAM, and the catalog with that text.
+    """Return the text under which a query keeps its meaning after ALTER STREAM, and the new catalog.
 
-    Return None if the stored text keeps the meaning, and a Diagnostic if no text does.
+    Return None if the stored text of the query keeps its meaning. Return a Diagnostic if no text does.
     """
     without = without_statement(user, catalog)
     before = without.copy()
@@ -97,7 +97,7 @@ def _rewrite_reader(
 
 
 def _expand_stars(bound: BoundScript) -> str:
-    """Replace each * in a script by the names of its columns."""
+    """Replace each `*` of a SELECT in a script by the names of the columns that it stands for."""
     text = bound.source.text
     for span, columns in sorted(bound.stars.items(), key=lambda star: -star[0].start):
         text = text[: span.start] + ", ".join(map(to_esl, columns)) + text[span.end :]
@@ -107,7 +107,7 @@ def _expand_stars(bound: BoundScript) -> str:
 def _logs_to_widen(
     one: AlteredStream, home: Home, before: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[str, pa.Schema]]:
-    """Yield each log of an altered stream that lacks the new columns, with its new schema."""
+    """Yield the name and new schema of each log of an altered stream that lacks the new columns."""
     declared = {role: name for role, (name, _) in logs_of(one.after).items() if role != "errors"}
     defaults = dict(one.defaults)
     given = Schema(tuple(column for column in one.added if column.name in defaults))
@@ -155,10 +155,10 @@ def _state(plan: Plan) -> Iterator[tuple[str, list[str]]]:
 def always_stored(
     needs: Mapping[str, SourceProjection], home: Home, widened: Mapping[str, pa.Schema]
 ) -> dict[str, SourceProjection]:
-    """Add all columns with a DEFAULT to the columns that a log stores.
+    """Add all columns that have a DEFAULT to the columns that the log of each stream stores.
 
-    Every new row must store these columns. In a stored row, a missing value means that the row is older than
-    the column and has the default.
+    Every new row must store the columns with a DEFAULT. In a stored row, a missing value means that the row
+    is older than the column and has the default.
     """
     found = {}
     for name, need in needs.items():

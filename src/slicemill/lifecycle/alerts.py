@@ -37,7 +37,7 @@ from slicemill.storage.log import Epoch, Log
 from slicemill.time import END, SECOND_US
 from slicemill.types import TIMESTAMP, VARCHAR
 
-# Delivery of one alert, with an outbox in the journal.
+# Delivery of the messages of one alert, with an outbox in the journal.
 #
 # A message stays in the outbox until the webhook has accepted it. The journal holds for each alert:
 #
@@ -46,9 +46,9 @@ from slicemill.types import TIMESTAMP, VARCHAR
 #      "alarms": {"hot": {"since": …, "told": …, "times": 1}},       firing alarms (`Alarm`)
 #      "outbox": [{"id": "5f0a…-3", …}], "made": 3}                  undelivered messages; messages created
 #
-# A message is committed before it is sent, and removed after the webhook has accepted it. Rows are sent
-# epoch by epoch, and the epoch is committed afterwards. So delivery is at least once, and duplicates have
-# the same id.
+# A message is committed before it is sent, and removed after the webhook has accepted it. Result rows are
+# sent epoch by epoch, and the number of the sent epoch is committed afterwards. So each message is
+# delivered at least once, and duplicates have the same id.
 
 
 Send = Callable[[str, bytes, dict[str, str]], None]
@@ -81,7 +81,7 @@ class AlertStatus:
 
 
 def new_state(home: Home) -> dict[str, Any]:
-    """Return the journal fields of a newly declared alert."""
+    """Return the journal fields of an alert that has just been declared."""
     return {"id": unique_name(), "epoch": home.epoch, "alarms": {}, "outbox": [], "made": 0}
 
 
@@ -115,7 +115,7 @@ class AlertDelivery:
     def apply_condition(
         self, holds: dict[str, tuple[bool | None, Figures]], unclear: str | None = None
     ) -> None:
-        """Update the alarms with new values of the condition, and queue the messages that result.
+        """Update the alarms with new values of the alert's condition, and queue the resulting messages.
 
         `holds` maps each query or stream to the value of the condition and to its metrics.
         """
@@ -170,7 +170,7 @@ class AlertDelivery:
 
     @property
     def cursor(self) -> dict[str, int]:
-        """Number of the last delivered epoch, by log, for an alert that sends rows."""
+        """Map the log of the alert's query to its last delivered epoch; empty if no rows are sent."""
         if self.alert.condition is not None or self.alert.target is None:
             return {}
         return {self.alert.target: self._state["epoch"]}
@@ -180,7 +180,7 @@ class AlertDelivery:
         return bool(self._state["outbox"])
 
     def retry_in_s(self) -> float | None:
-        """Return the seconds until the next retry, or None if the last delivery succeeded."""
+        """Return the seconds until delivery is retried, or None if the last delivery succeeded."""
         return None if self._error is None else max(0.0, (self._retry_us - self._clock()) / SECOND_US)
 
     def deliver_new(self) -> None:
@@ -199,7 +199,7 @@ class AlertDelivery:
                 self._error, self._failures = None, 0
 
     def _waiting(self) -> Iterator[dict[str, Any]]:
-        """Yield undelivered messages. The request for the next message confirms the previous one."""
+        """Yield undelivered messages; taking the next message confirms that the previous one was sent."""
         while self._state["outbox"] and not self._ended:
             first = self._state["outbox"][0]
             yield first
@@ -271,7 +271,7 @@ def _headers(body: dict[str, Any]) -> dict[str, str]:
 
 _LOGGER = logging.getLogger("slicemill")
 _EVALUATE_EVERY_S = 1.0
-_SHARE = 50  # evaluation uses at most 1/50 of one core
+_SHARE = 50  # evaluation of conditions uses at most 1/50 of one CPU core
 
 Value = Callable[[tuple[object, ...]], object]
 
@@ -299,7 +299,7 @@ class AlertRunner:
     # -- alerts ----------------------------------------------------------------------------------------
 
     def begun(self, statements: Iterable[Statement]) -> dict[str, dict[str, Any] | None]:
-        """Return the journal changes for declared and dropped alerts."""
+        """Return the journal fields of newly declared alerts, and None for each dropped alert."""
         found: dict[str, dict[str, Any] | None] = {}
         for statement in statements:
             key = statement.name.lower()
@@ -310,9 +310,9 @@ class AlertRunner:
         return found
 
     def watch(self, alerts: Mapping[str, Alert], begun: Iterable[str] = ()) -> None:
-        """Replace the set of alerts.
+        """Evaluate and deliver the given alerts in place of the previous alerts.
 
-        Alerts in `begun` start with empty state, even if their declaration is unchanged.
+        Alerts in `begun` start without firing alarms or messages, even if their declaration is unchanged.
         """
         with self._changed:
             anew = set(begun)
@@ -345,7 +345,7 @@ class AlertRunner:
         return [delivery.status() for delivery in self._deliveries.values()]
 
     def problems(self) -> list[str]:
-        """Return a line for each alert whose webhook fails or whose condition has no value."""
+        """Return a line of text for each alert whose webhook fails or whose condition has no value."""
         return [
             f"alert {one.name} ({url_origin(one.url)}): {one.error}; delivery is retried"
             for one in self.status()
@@ -353,13 +353,13 @@ class AlertRunner:
         ]
 
     def cursors(self) -> list[Mapping[str, int]]:
-        """Return the number of the last delivered epoch, by log, for each alert that sends rows."""
+        """Return a map from log to last delivered epoch for each alert that sends result rows."""
         return [delivery.cursor for delivery in self._deliveries.values() if delivery.cursor]
 
     # -- evaluation and delivery -----------------------------------------------------------------------
 
     def look(self) -> None:
-        """Evaluate the condition of every alert once."""
+        """Evaluate the conditions of all alerts once; the alert thread calls this about once a second."""
         now = self._clock()
         seen: dict[tuple[AlertSubject, str], Figures | None] = {}
 
@@ -395,7 +395,7 @@ class AlertRunner:
             delivery.deliver_new()
 
     def notify(self) -> None:
-        """Wake the threads that deliver result rows. Called after each commit of results."""
+        """Wake the threads that deliver result rows. The driver calls this after each commit of results."""
         if self._sends_rows:
             self._wake()
 
@@ -442,7 +442,8 @@ class AlertRunner:
             began = time.thread_time()
             try:
                 self.look()
-            except Exception:  # a concurrent plan change or a full disk; the next round retries
+            except Exception:
+                # A concurrent plan change or a full disk can raise here; the next evaluation retries.
                 _LOGGER.warning(
                     "the conditions of alerts could not be evaluated; they are evaluated again in a second",
                     exc_info=True,
@@ -465,9 +466,9 @@ class AlertRunner:
             seen = self._next_news(delivery, seen, ending)
 
     def _next_news(self, delivery: AlertDelivery, seen: int, ending: Callable[[], bool]) -> int:
-        """Wait for a notification, or after a webhook error for the end of the back-off.
+        """Wait for new result rows or messages, or, after a webhook error, for the end of the back-off.
 
-        `seen` counts the notifications that are handled. Return the current count.
+        `seen` is the number of notifications that have been handled. Return the current number.
         """
         pause_s = delivery.retry_in_s()
         with self._changed:
@@ -491,7 +492,7 @@ Figures = dict[str, Any]
 
 @dataclass(slots=True)
 class _Counts:
-    """Sample of the counters of one query or stream at one time."""
+    """Sample of the counters of one query or stream, taken at one time."""
 
     at_us: int
     rows: int
@@ -504,7 +505,7 @@ class _Counts:
 class AlertMetrics:
     """Metrics of queries and streams for alert conditions, with samples of the last minute.
 
-    Only one thread may use the history.
+    Only one thread may use an object of this class.
     """
 
     def __init__(self, running: RunningCatalog, lifecycle: QueryLifecycle) -> None:
@@ -524,7 +525,7 @@ class AlertMetrics:
         return self._stream(name, now_us)
 
     def forget(self, asked: Iterable[tuple[AlertSubject, str]]) -> None:
-        """Delete the samples of all other queries and streams."""
+        """Delete the samples of all queries and streams except those in `asked`."""
         kept = set(asked)
         self._past = {key: past for key, past in self._past.items() if key in kept}
         self._changed_us = {key: at for key, at in self._changed_us.items() if key in kept}
@@ -597,7 +598,7 @@ class AlertMetrics:
         return {operator.stream for operator in above if isinstance(operator, Source)}
 
     def _since(self, watched: AlertSubject, name: str, now: _Counts) -> _Counts:
-        """Add a sample of the counters, and return the oldest sample of the last minute."""
+        """Store a sample of a query's or stream's counters; return the oldest sample of the last minute."""
         past = self._past.setdefault((watched, name), deque())
         while past and (now.at_us - past[0].at_us > OVER_US or past[-1].rows > now.rows):
             past.popleft()
@@ -607,7 +608,7 @@ class AlertMetrics:
     def _silence(self, watched: AlertSubject, name: str, now: _Counts, log: Log | None) -> int:
         """Return the microseconds since the query or stream last had a new row.
 
-        The first call uses the log, later calls use the counters.
+        The first call uses the arrival time of the last epoch in the log. Later calls use the counters.
         """
         key = watched, name
         past = self._past[key]
@@ -652,8 +653,8 @@ class AlarmState(StrEnum):
 class Alarm:
     """State of one alarm, with the times of its start and its last message.
 
-    `since_us` is the start of the condition, `told_us` the time of the last message, and `times` the number
-    of messages.
+    `since_us` is the time from which the condition has held. `told_us` is the time of the last message.
+    `times` is the number of messages.
     """
 
     state: AlarmState = AlarmState.OK
@@ -664,7 +665,7 @@ class Alarm:
     def apply_condition(
         self, holds: bool | None, now_us: int, for_us: int, repeat_us: int | None
     ) -> tuple[Alarm, str | None]:
-        """Return the state after a new value of the condition, and the message to send, if any."""
+        """Return the next state for a new value of the alert's condition, and the message to send or None."""
         if holds is None:
             return self, None
         if not holds:
@@ -680,7 +681,7 @@ class Alarm:
         return now, None
 
     def plain(self) -> dict[str, Any]:
-        """Return the fields of a firing alarm for the journal."""
+        """Return the fields that the journal stores for a firing alarm."""
         return {"since": self.since_us, "told": self.told_us, "times": self.times}
 
     @staticmethod

@@ -1,10 +1,10 @@
-"""Backfill: a query reads retained rows, then joins the shared plan.
+"""Backfill: a new query reads stored rows in a task of its own, then joins the shared plan.
 
     backfilling   a separate task reads the past while live queries leave time; it gets a minimum share
     caught up     the separate task has reached the head of the streams, and runs like any other task
     joining       the shared plan computes the query too, from new rows only; that output is discarded
-    joined        the state in the shared plan is complete: the shared plan continues, and the separate
-                  task is dropped
+    joined        the state of the query in the shared plan is complete: the shared plan continues, and
+                  the separate task is dropped
 
 The journal records all steps. The separate task has the field `backfill`. The shared task has an extra
 output without a log (`plan.backfill_tasks`). Keys of the field `backfill`:
@@ -12,24 +12,26 @@ output without a log (`plan.backfill_tasks`). Keys of the field `backfill`:
     query     name of the query
     from      rows before this time are ignored
     goal      by input, the head of the log when the backfill started
-    rows      number of rows up to `goal`
+    rows      number of log rows that are to be read up to `goal`
     again     streams whose source is read a second time, and derived streams that are computed again
     arrivals  by stream, the number of rows that were read before the query was created
-    newest    by stream, the greatest timestamp of these rows
+    newest    by stream, the greatest timestamp of the rows that were read before
     alone     True if no other query could share the task
     after     results up to this time were emitted by a definition that was replaced
     done      time at which the task caught up
     joins     True if the shared plan computes the query too
 
-A second read of a source writes a log of its own (`plan.backfill_tasks`). The second read ends once both
-reads have the same offsets and watermark, and the task has processed all rows. One record then switches the
-task to the stream's own log.
+A second read reads the source of a stream again for one query, because the first rows are no longer stored.
+Its rows are in a log of its own (`plan.backfill_tasks`). The second read ends once both reads of the source
+have the same offsets and watermark, and the task has processed all rows. One journal record then switches
+the task to the stream's own log.
 
 In the shared plan the query starts with new rows, like any new query. Its results are complete once the
 watermark exceeds the start by the length of its windows, because no later result depends on missed rows. The
-driver then brings both tasks to the same epochs and watermarks. One journal record hands over. The separate
-task has emitted all earlier results, and the shared task emits all later results. A query with an unbounded
-history keeps its separate task. An example is a window that counts rows or never ends.
+driver then brings both tasks to the same epochs and watermarks. One journal record moves the output of the
+query to the shared task. The separate task has emitted all earlier results, and the shared task emits all
+later results. A query with an unbounded history keeps its separate task. An example is a query with a window
+that counts rows or never ends.
 """
 
 from __future__ import annotations
@@ -60,16 +62,16 @@ from slicemill.time import BEGINNING, END, SECOND_US
 
 _LOGGER = logging.getLogger("slicemill")
 
-# A task has caught up if its oldest unread row arrived at most this long ago.
+# A backfill task has caught up if its oldest unread row arrived at most this many microseconds ago.
 _CAUGHT_UP_US = SECOND_US
-# Window over which a rate is measured, and the interval between samples.
+# Length of the window over which the rate of a backfill is measured, and interval between its samples.
 _RATE_US, _SAMPLES_US = 10 * SECOND_US, SECOND_US // 2
-# Interval between attempts to switch a task from a second read to the stream.
+# Interval between attempts to switch a backfill task from its second read of a source to the stream's log.
 _AGAIN_US = SECOND_US // 2
 
 
 def describe_start(running: RunningTasks, graph: QueryGraph, name: str) -> str:
-    """Describe where a query starts and when its windows are complete."""
+    """Describe in words where a query starts and when its windows are complete."""
     task = running.writers.get(name)
     if task is None or name not in task.since:
         return ""
@@ -92,7 +94,7 @@ def describe_start(running: RunningTasks, graph: QueryGraph, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
-    """Progress of a backfill.
+    """Progress of a backfill, in which a new query reads stored rows.
 
     `rows` counts the rows that existed when the backfill began. `rows_done` counts how many of these rows
     have been read. `rows_left` also counts later rows.
@@ -109,7 +111,7 @@ class BackfillProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Return the remaining time at the current rate. None if unknown."""
+        """Return the estimated seconds until the backfill has caught up, or None if the rate is unknown."""
         if not self.rows_left:
             return 0.0
         return self.rows_left / self.rows_per_s if self.rows_per_s else None
@@ -125,7 +127,7 @@ class BackfillProgress:
         }
 
     def describe(self) -> str:
-        """Format as in `42 % of 1,000,000 rows, 120,000 rows/s, 5 s left`."""
+        """Format the progress as in `42 % of 1,000,000 rows, 120,000 rows/s, 5 s left`."""
         words = [f"{100 * self.share:.0f} % of {self.rows:,} rows"]
         words += [f"{self.rows_per_s:,.0f} rows/s"] if self.rows_per_s else []
         words += [f"{self.seconds_left:,.0f} s left"] if self.seconds_left is not None else []
@@ -134,11 +136,11 @@ class BackfillProgress:
 
 @dataclass(slots=True, kw_only=True)
 class Backfills:
-    """Backfills of a mill: advances them and merges their tasks."""
+    """Backfills of all queries: reads the past in separate tasks, then merges these tasks."""
 
     running: RunningCatalog
-    _samples: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # by task: time, rows read
-    _histories: dict[str, int | None] = field(default_factory=dict)  # by task
+    _samples: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # by task: (time, rows read)
+    _histories: dict[str, int | None] = field(default_factory=dict)  # by task: length of history
     _tried_us: dict[str, int] = field(default_factory=dict)  # by task: last attempt to end a second read
 
     @property
@@ -150,7 +152,7 @@ class Backfills:
         return self.running.dispatcher
 
     def advance(self) -> bool:
-        """Advance one backfill by one step. False if no backfill can advance."""
+        """Advance one backfill by one step. Return False if no backfill can advance."""
         for task in self.dispatcher.running.apart:
             if task.is_idle:
                 continue  # the query is paused or has failed
@@ -164,11 +166,11 @@ class Backfills:
         return False
 
     def look(self) -> None:
-        """Advance one backfill; called between rounds."""
+        """Advance one backfill by one step. The driver calls this between rounds of task runs."""
         self.advance()
 
     def progress_of(self, query: str) -> BackfillProgress | None:
-        """Return the progress of a query's backfill. None without one."""
+        """Return the progress of a query's backfill, or None if the query is not backfilling."""
         task = self.dispatcher.running.writers.get(query)
         if task is None or not task.catching_up:
             return None
@@ -189,12 +191,12 @@ class Backfills:
         return BackfillProgress(max(0, rows - (left - later) - unread), rows, left + unread, rate)
 
     def _read_again(self, stream: str, query: str) -> int:
-        """Return the number of rows that a second read has delivered."""
+        """Return how many rows have been read from a stream's source the second time, for one query."""
         fields: Mapping[str, Any] = self.home.streams.get(backfill_log_name(stream, query), {})
         return int(fields.get(NEXT_ARRIVAL, 0))
 
     def describe(self, query: str) -> str:
-        """Return a line for EXPLAIN on a query's backfill, or ""."""
+        """Return a line about a query's backfill for EXPLAIN, or "" if the query has no backfill."""
         task = self.dispatcher.running.writers.get(query)
         if task is None or BACKFILL not in task.fields:
             return ""
@@ -208,7 +210,7 @@ class Backfills:
         return f"\n{query} {words}"
 
     def state_of(self, query: str) -> str | None:
-        """Return `backfilling`, `joining` or `apart`. None for the shared plan."""
+        """Return `backfilling`, `joining` or `apart`, or None if the query runs in the shared plan."""
         task = self.dispatcher.running.writers.get(query)
         if task is None or BACKFILL not in task.fields:
             return None
@@ -217,7 +219,7 @@ class Backfills:
         return "joining" if self.why_apart(task) is None else "apart"
 
     def why_apart(self, task: RunningTask) -> str | None:
-        """Return why a query stays in its separate task; None if it will be merged."""
+        """Return the reason why a query keeps its separate task, or None if the task will be merged."""
         backfill = task.fields[BACKFILL]
         query = backfill["query"]
         if task.id == quote_name(query) or "alone" in backfill:
@@ -243,7 +245,7 @@ class Backfills:
                 samples.pop(0)
 
     def _second_reads(self, task: RunningTask) -> list[tuple[RunningStream, RunningStream]]:
-        """Return the streams that are read again, with their second reads."""
+        """Return each stream whose source is read again for a backfill task, with this second read."""
         backfill, streams = task.fields[BACKFILL], self.dispatcher.streams
         names = [(name, backfill_log_name(name, backfill["query"])) for name in backfill.get("again", ())]
         return [(streams[name], streams[again]) for name, again in names if again in streams]
@@ -251,9 +253,9 @@ class Backfills:
     def _switch_to_stream(
         self, task: RunningTask, readings: list[tuple[RunningStream, RunningStream]]
     ) -> bool:
-        """Switch tasks from second reads to the logs of the streams.
+        """Switch tasks from the logs of second reads (sources read again for a backfill) to stream logs.
 
-        Return False if a second read has not caught up.
+        Return False if a second read of a source has not caught up.
         """
         now = self.running.clock()
         for stream, again in readings:
@@ -282,9 +284,9 @@ class Backfills:
         readings: list[tuple[RunningStream, RunningStream]],
         renamed: Mapping[str, str],
     ) -> bool:
-        """Bring both reads of each source to the same position, and switch.
+        """Bring both reads of each source to one position, and switch tasks to the log of the first read.
 
-        Call while the driver is paused. Return False if the positions still differ.
+        Call while the driver is paused. Return False if the positions of the two reads still differ.
         """
         self.dispatcher.read_now([one for pair in readings for one in pair])
         newest = task.fields[BACKFILL]["newest"]
@@ -326,7 +328,7 @@ class Backfills:
         for _, again in readings:
             del self.dispatcher.streams[again.name]
         ids = [one.id for one in tasks]
-        # The tasks continue as after a restart, from the checkpoint that was just written.
+        # The switched tasks continue as after a restart, from the checkpoint that was just written.
         self.dispatcher.replace([one for one in self.dispatcher.running.tasks if one.id not in ids])
         self.dispatcher.forget(ids, [again.name for _, again in readings])
         self.running.replan()
@@ -359,18 +361,18 @@ class Backfills:
             return self._hand_over(query, task, other)
 
     def _is_complete(self, query: str, other: RunningTask) -> bool:
-        """Return True if no later result depends on missed rows."""
+        """Return True if no later result of a query in the shared plan depends on rows that it missed."""
         graph, name = self.running.plan.graph, query + JOINING
         complete_us, history = complete_from_of(name, graph, [other]), history_us(graph, name)
         if complete_us is None or history is None:
             return False
         marks = other.input_watermarks()
         least = min((marks.get(log, BEGINNING) for log in other.reads(name)), default=BEGINNING)
-        # An input that ended in this process may continue in the next process.
+        # An input whose watermark is END in this process may get more rows in the next process.
         return complete_us + history <= least < END
 
     def _hand_over(self, query: str, task: RunningTask, other: RunningTask) -> bool:
-        """Bring both tasks to the same position; continue in the shared task.
+        """Bring a query's separate task and its shared task to one position; drop the separate task.
 
         Call while the driver is paused.
         """
@@ -385,7 +387,7 @@ class Backfills:
             for log in task.plan.task.inputs
         )
         if not same or query in task.failed or name in other.failed:
-            return False  # a run failed; it is retried or reported
+            return False  # a run of a task failed, and is retried or reported
         renamed: dict[str, Any] = {
             "outputs": sorted(query if log == name else log for log in other.fields["outputs"]),
             "since": _rename_key(other.fields["since"], name, query, task.since[query]),
@@ -399,10 +401,11 @@ class Backfills:
 
 
 def _is_at_same_position(stream: RunningStream, again: RunningStream, newest: int | None) -> bool:
-    """Return True if two reads of a source have the same position.
+    """Return True if the first and the second read of a source have reached the same position.
 
-    Both have read the same rows and hold back the same rows. The stream may hold back rows from before the
-    creation of the query, which may lack columns of the query. `newest` is their greatest timestamp.
+    Both reads have read the same rows and hold back the same rows. The stream may hold back rows that arrived
+    before the query was created, and these rows may lack columns of the query. `newest` is the greatest
+    timestamp of these rows.
     """
     one, other = stream.fields, again.fields
     if stream.error is not None or again.error is not None or not stream.is_at_position_of(again):
@@ -414,7 +417,7 @@ def _is_at_same_position(stream: RunningStream, again: RunningStream, newest: in
 
 
 def _rename_logs(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a task's fields with some input logs renamed."""
+    """Return the journal fields of a task after some of its input logs are renamed."""
 
     def renamed(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -430,7 +433,7 @@ def _rename_key(by_log: Mapping[str, Any], before: str, after: str, value: Any) 
 
 
 def _run_to_head(dispatcher: Dispatcher, task: RunningTask) -> None:
-    """Run a task up to the heads and watermarks of its inputs.
+    """Run a task until it has read all epochs and watermarks of its inputs.
 
     Call while the driver is paused.
     """

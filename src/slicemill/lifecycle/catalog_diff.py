@@ -1,4 +1,4 @@
-"""Difference between the running catalog and a new one.
+"""Difference between the running catalog and a new catalog.
 
 A change of the catalog has three steps: the new catalog is planned, its plan is compared with what runs
 (`CatalogDiff`), and the difference is applied (`lifecycle.running_catalog`). The comparison changes nothing,
@@ -9,7 +9,7 @@ so its result can be printed instead of applied:
     stream readings is read
     log alerts is created
 
-`slicemill explain --changes` prints the difference that a script would make in a home.
+`slicemill explain --changes` prints the difference that a script would make in a home directory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TaskEffect(StrEnum):
     """Effect of a change of the catalog on a task."""
 
     CONTINUES = "continues"
-    CHANGES = "changes"  # after a checkpoint, its queries, operators or tables are others
+    CHANGES = "changes"  # the task gets other queries, operators or tables, after a checkpoint
     STARTS = "starts"
     BACKFILLS = "starts in the past"
     ENDS = "ends"
@@ -51,9 +51,9 @@ class TaskEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDiff:
-    """Effect on one task, with its outputs before and after the change.
+    """Effect of a change of the catalog on one task, with its output logs before and after the change.
 
-    `plan` is the new plan, without table rows; None if the task ends. `running` is the task as it runs now.
+    `plan` is the new plan, without table rows. It is None if the task ends. `running` is the running task.
     """
 
     task: str
@@ -78,11 +78,11 @@ class TaskDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogDiff:
-    """What a new catalog changes: tasks, streams, logs and sinks.
+    """Difference between the running catalog and a new one: changed tasks, streams, logs and sinks.
 
-    `streams` are all streams to read. Of these, `started` are new, and `redeclared` get columns or another
-    source. `moved` has the fields of streams that get another source. `needs` has the rows and columns to
-    store, by stream.
+    `streams` are all streams to read. Streams in `started` are new. Streams in `redeclared` get columns or
+    another source. `moved` maps each stream that gets another source to its changed journal fields. `needs`
+    maps each stream to the rows and columns to store.
     """
 
     catalog: Catalog
@@ -93,13 +93,15 @@ class CatalogDiff:
     started: Sequence[Stream] = ()
     redeclared: Sequence[Stream] = ()
     moved: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    supplies: Mapping[str, Supply] = field(default_factory=dict)  # of new and redeclared streams
+    # Component that reads the source of each new or redeclared stream.
+    supplies: Mapping[str, Supply] = field(default_factory=dict)
     needs: Mapping[str, SourceProjection] = field(default_factory=dict)
-    exchanges: Mapping[str, tuple[Exchange, ...]] = field(default_factory=dict)  # of a log's readers
-    created: Mapping[str, pa.Schema] = field(default_factory=dict)  # logs of streams and queries
-    dropped: Sequence[str] = ()  # logs
-    replaced_sinks: Sequence[str] = ()  # of these queries
-    new_sinks: Sequence[str] = ()
+    # Partitionings by which the tasks that read each log exchange its rows.
+    exchanges: Mapping[str, tuple[Exchange, ...]] = field(default_factory=dict)
+    created: Mapping[str, pa.Schema] = field(default_factory=dict)  # schemas of logs to create
+    dropped: Sequence[str] = ()  # names of logs to drop
+    replaced_sinks: Sequence[str] = ()  # queries whose sink is replaced
+    new_sinks: Sequence[str] = ()  # queries whose sink is opened
 
     def __str__(self) -> str:
         return "\n".join(self._lines()) or "nothing changes"
@@ -121,9 +123,9 @@ class CatalogDiff:
 
 
 def predict_changes(script: SourceText, home: HomeReader) -> CatalogDiff:
-    """Predict what a script would change, from the committed state of a home.
+    """Predict what a script would change, from the committed state of a home directory.
 
-    The mill of the home may be running. Tasks are compared by their queries.
+    The engine that uses the home directory may be running. Tasks are compared by the names of their queries.
     """
     stored = StoredStatements.of(home.statements, home.folder, home.logs)
     bound = bind(script, stored.catalog, lambda: stored.catalog)

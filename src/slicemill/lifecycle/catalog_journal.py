@@ -2,8 +2,9 @@
 
 {"at": 1700000000000000, "by": "ann", "kind": "query", "name": "hot", "text": "CREATE QUERY hot AS …"}
 
-The entry of a DROP has a list of kinds under "dropped" in place of "kind". An aggregate in Python has a
-digest of its source under "code". A statement is in force if no later entry drops or replaces it.
+An entry stores one executed statement. The entry of a DROP has a list of kinds under "dropped" in place of
+"kind". The entry of an aggregate in Python has a digest of its source under "code". A statement is in force
+if no later entry drops or replaces it.
 
 A script is executed again at every start. A statement whose name is in force must mean the same as before,
 because one log must not mix results of two definitions.
@@ -66,7 +67,7 @@ _ALERT = "alert"
 _SHOWN = 200
 _DELIVERY = ("weight", "slo", "sink", "incomplete")  # options that do not change what a query computes
 _ALTERED = (AlteredQuery, AlteredStream)
-# Kinds whose stored text is kept if a new text means the same.
+# Classes of statements whose stored text is kept if a new text of the statement has the same meaning.
 _REPLACED_BY_KEPT = (Stream, DerivedStream, View, AggregateDefinition, CalledDefinition, FunctionDefinition)
 
 Key = tuple[str, str]
@@ -74,7 +75,7 @@ Entry = Mapping[str, Any]
 
 
 def in_force(entries: Iterable[Entry]) -> dict[Key, Entry]:
-    """Return the statements in force, by kind and name."""
+    """Return the journal entries of the statements in force, by kind and name of the declared object."""
     found: dict[Key, Entry] = {}
     for entry in entries:
         _apply_entry(entry, found)
@@ -82,7 +83,7 @@ def in_force(entries: Iterable[Entry]) -> dict[Key, Entry]:
 
 
 def redact_entry(entry: Entry) -> Entry:
-    """Redact secrets in an entry; earlier versions stored passwords."""
+    """Return a journal entry without the passwords that earlier versions of slicemill stored in its text."""
     return {**entry, "text": redact(entry["text"])} if "text" in entry else entry
 
 
@@ -98,20 +99,20 @@ def _key(entry: Entry) -> Key:
 
 
 def changes_no_task(statement: Statement) -> bool:
-    """Return True if a statement changes no task."""
+    """Return True if a statement neither creates, changes nor drops a task."""
     dropped = isinstance(statement, DroppedName) and statement.kind == "ALERT"
     return dropped or isinstance(statement, (Alert, LifecycleChange, Replay, Setting))
 
 
 def log_warnings(bound: BoundScript) -> None:
-    """Log the binder's warnings about a script."""
+    """Log the warnings that the binder has found in a script."""
     for warning in bound.warnings:
         _LOGGER.warning("%s", render(bound.source, warning))
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacedStatement:
-    """CREATE OR REPLACE statement, with the statement that it replaces."""
+    """CREATE OR REPLACE statement (`after`) and the statement that it replaces (`before`)."""
 
     before: Statement
     after: Statement
@@ -119,7 +120,7 @@ class ReplacedStatement:
 
     @property
     def only_moves(self) -> bool:
-        """Return True if only the source of a stream changes."""
+        """Return True if the replacement changes nothing but the source of a stream."""
         return isinstance(self.after, Stream) and diff_statements(self.before, self.after) == ["source"]
 
 
@@ -130,7 +131,7 @@ def key_of(statement: Statement) -> Key:
 
 @dataclass(frozen=True)
 class StoredStatements:
-    """Statements in force in a home; `logs` are its log names."""
+    """Statements in force in the journal of a home directory, which also has the logs named in `logs`."""
 
     entries: Mapping[Key, Entry]
     home: Path
@@ -142,12 +143,13 @@ class StoredStatements:
 
     @cached_property
     def _read(self) -> tuple[Catalog, list[Setting], list[str]]:
-        """Return the bound catalog and settings, and the names of unreadable entries."""
+        """Return the catalog and settings of all entries, and the names of entries that cannot be bound."""
         catalog = Catalog()
         settings: list[Setting] = []
         waiting = list(self.entries.values())
         bound = True
-        while bound and waiting:  # a replaced statement may precede statements on which it depends
+        # An entry of a replaced statement may precede the entries on which it depends.
+        while bound and waiting:
             bound, left = False, []
             for entry in waiting:
                 found = bind_script(SourceText(declaration(entry)), catalog, stored=True)
@@ -161,7 +163,7 @@ class StoredStatements:
 
     @property
     def catalog(self) -> Catalog:
-        """Return the catalog of the entries that this version can read."""
+        """Return the catalog of the stored statements that this version of slicemill can read."""
         return self._read[0]
 
     @property
@@ -170,20 +172,22 @@ class StoredStatements:
 
     @property
     def unread(self) -> list[str]:
-        """Return the names of the entries that this version cannot read."""
+        """Return the names of the stored statements that this version of slicemill cannot read."""
         return self._read[2]
 
     def without(self, others: Collection[Key]) -> Catalog:
-        """Return the catalog of those entries whose keys are in `others`."""
+        """Return the catalog of only the stored statements whose kind and name are in `others`."""
         entries = {key: entry for key, entry in self.entries.items() if key in others}
         return StoredStatements(entries, self.home, self.logs).catalog
 
     def reconcile(self, bound: BoundScript) -> tuple[Catalog, dict[Key, str], list[ReplacedStatement]]:
-        """Return the catalog after a script, texts to store, and replacements.
+        """Compare a script with the stored statements; return the new catalog and the changed statements.
 
-        If only the wording of a statement differs, the catalog keeps the stored definition. The names of its
-        state derive from that definition. The text to store has the new RETAIN, weight, slo and sink. Raises
-        EslError if a statement without OR REPLACE changes the meaning of its name.
+        The second result maps each statement of which only the wording changed to the text to store. The
+        catalog keeps the stored definition of such a statement, because the names of its operator state
+        derive from it. The text to store has the new RETAIN, weight, slo and sink. The third result lists the
+        CREATE OR REPLACE statements that change a definition. Raises EslError if a statement without OR
+        REPLACE changes the meaning of its name.
         """
         catalog, entries = bound.catalog.copy(), dict(self.entries)
         dropped: list[DroppedName] = []
@@ -214,7 +218,8 @@ class StoredStatements:
             now = _apply_later_alters(statement, catalog)
             if isinstance(now, Stream) and isinstance(before, Stream):
                 if len(now.schema) == len(before.schema):
-                    statement = now  # the home already has the columns that a later ALTER of the script adds
+                    # The stored stream already has the columns that an ALTER STREAM further on adds.
+                    statement = now
                 now = statement
             parts = diff_statements(before, statement)
             if known.get("code") != entry.get("code") and not parts:
@@ -238,14 +243,14 @@ class StoredStatements:
         return catalog, same, replaced
 
     def _is_replaceable(self, one: ReplacedStatement) -> bool:
-        """Return True if a statement may be replaced.
+        """Return True if CREATE OR REPLACE may replace a stored statement.
 
-        A stream with stored rows may change only its source.
+        Only the source of a stream with stored rows may change.
         """
         return one.only_moves or not (isinstance(one.after, Stream) and one.after.name in self.logs)
 
     def _taken(self, statement: Statement) -> tuple[str, str] | None:
-        """Return the error if another stream's log has a query's name."""
+        """Return error and hint if a new query has the name of a log that belongs to a stream, else None."""
         owner = self.catalog.owner_of(statement.name)
         if owner is None or not isinstance(statement, QueryDefinition):
             return None
@@ -257,7 +262,7 @@ class StoredStatements:
     def _refused(
         self, before: Statement, parts: list[str], text: str, kept: Catalog
     ) -> tuple[str, str] | None:
-        """Return error and hint of a change that is not allowed.
+        """Return error and hint for a statement that may not change the meaning of its name.
 
         Return None if no stored rows depend on the old definition.
         """
@@ -296,16 +301,16 @@ def new_entries(
     same: Mapping[Key, str] | None = None,
     by: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Return journal entries for a script's statements not yet in force.
+    """Return journal entries for the statements of a script that are not yet in force.
 
-    A script is executed again at every start, and adds no entries then. `same` has the text to store for
-    statements of which only the wording changed.
+    A script is executed again at every start, and then adds no entries. `same` maps each statement of which
+    only the wording changed to the text to store.
     """
     entries, who = in_force(known), user() if by is None else by
     found: list[dict[str, Any]] = []
     for statement, span in bound.statements:
         if isinstance(statement, (LifecycleChange, Replay)):
-            continue  # their effect is not stored as a statement
+            continue  # the journal stores the effect of PAUSE, REPLAY and the like, not the statement
         text = bound.source.text[span.start : span.end]
         if isinstance(statement, AlteredQuery):
             text = _text_to_store(entries[key_of(statement.after)], statement.before, statement.after, text)
@@ -313,7 +318,7 @@ def new_entries(
             text = _with_columns(entries[key_of(statement.after)], text)
         entry = {"at": at_us, "by": who, **_identity(statement), "text": text}
         if isinstance(statement, _ALTERED):
-            entry["altered"] = True  # its meaning is unchanged
+            entry["altered"] = True  # the meaning of the declaration is unchanged
         elif same and "dropped" not in entry and _key(entry) in entries:
             entry["text"] = same.get(_key(entry), text)
             if _key(entry) in same:
@@ -325,7 +330,7 @@ def new_entries(
 
 
 def undo_entries(entries: Sequence[Entry], known: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return entries that undo declarations, and keep dropped names dropped."""
+    """Return journal entries that undo the declarations of `entries`; names that they drop stay dropped."""
     dropped = [entry for entry in entries if "dropped" in entry]
     before = in_force([*known, *dropped])
     found: list[dict[str, Any]] = []
@@ -367,7 +372,7 @@ def _identity(statement: Statement) -> dict[str, Any]:
 
 
 def _kinds_called() -> list[str]:
-    """Return the entry kinds of objects that queries call like aggregates."""
+    """Return the values of "kind" in journal entries for all objects that queries call like aggregates."""
     return ["aggregate", "window aggregate", *sorted(map(str.lower, called_kinds() - {"AGGREGATE"}))]
 
 
@@ -388,7 +393,7 @@ def _kind(statement: Statement) -> str:
 
 
 def declaration(entry: Entry) -> str:
-    """Return an entry's text; a bare SELECT becomes CREATE QUERY."""
+    """Return the statement text of a journal entry; a bare SELECT becomes CREATE QUERY … AS SELECT."""
     text: str = entry["text"]
     bare = entry["kind"] == _QUERY and not text.upper().startswith("CREATE")
     return f"CREATE QUERY {quote_name(entry['name'])} AS {text}" if bare else text
@@ -410,14 +415,14 @@ def _find_declaration(key: Key, catalog: Catalog) -> Statement | None:
 
 
 def _begin_differs(before: Statement, after: Statement) -> bool:
-    """Return True if the new definition has another start in the past."""
+    """Return True if the new definition of a query starts in the past, at another time than the old one."""
     if not (isinstance(before, QueryDefinition) and isinstance(after, QueryDefinition)):
         return False
     return after.begins_us not in (None, END, before.begins_us)
 
 
 def _apply_later_alters(statement: Statement, catalog: Catalog) -> Statement:
-    """Return a statement with the script's later ALTERs applied."""
+    """Return a statement as it is after the ALTER statements that follow it in the same script."""
     if isinstance(statement, Stream):
         found = catalog.relations.get(statement.name.lower())
         same = isinstance(found, Stream) and found.schema.columns[: len(statement.schema)]
@@ -429,9 +434,9 @@ def _apply_later_alters(statement: Statement, catalog: Catalog) -> Statement:
 
 
 def _use_stored_definition(before: Statement, statement: Statement, catalog: Catalog) -> None:
-    """Replace a statement by the stored definition of the same meaning."""
+    """Replace a statement in the catalog by the stored definition that has the same meaning."""
     if _find_declaration((_kind(statement), statement.name.lower()), catalog) is not statement:
-        return  # dropped or declared again further down
+        return  # a later statement of the script drops the name or declares it again
     if isinstance(before, QueryDefinition) and isinstance(statement, QueryDefinition):
         catalog.add(replace(before, options=statement.options, retain_us=statement.retain_us))
     elif isinstance(before, Stream) and isinstance(statement, Stream):
@@ -450,10 +455,10 @@ def _use_stored_definition(before: Statement, statement: Statement, catalog: Cat
 
 
 def _text_to_store(known: Entry, before: Statement, after: Statement, said: str) -> str:
-    """Return the text to store if only the wording changed.
+    """Return the text to store for a statement of which only the wording changed.
 
-    It is the stored text with the new RETAIN, BEGIN and delivery options, or the new text if the units of a
-    source changed.
+    The text to store is the stored text with the new RETAIN, BEGIN and delivery options. If the units of a
+    source changed, the new text is stored.
     """
     if isinstance(before, Stream) and isinstance(after, Stream) and before.units != after.units:
         return said
@@ -475,7 +480,7 @@ def _text_to_store(known: Entry, before: Statement, after: Statement, said: str)
 
 
 def _begin_of(stream: Stream) -> exp.Expression | None:
-    """Return the node of a stream's BEGIN clause. None without one."""
+    """Return the syntax node of a stream's BEGIN clause, or None if the stream has no BEGIN clause."""
     if stream.begin_us is None:
         return None
     words = {BEGINNING: "EARLIEST", END: "LATEST"}
@@ -484,9 +489,9 @@ def _begin_of(stream: Stream) -> exp.Expression | None:
 
 
 def _with_columns(known: Entry, said: str) -> str:
-    """Return a stream's text with the columns of an ALTER STREAM.
+    """Return the CREATE STREAM text of a stream with the columns that an ALTER STREAM adds.
 
-    Defaults are left out: they apply to earlier rows only, and the log's schema has them.
+    DEFAULT values are left out, because they apply to earlier rows only. The schema of the log has them.
     """
     ((node,), _), ((alter,), _) = script(SourceText(declaration(known))), script(SourceText(said))
     made = node.this if isinstance(node, CreateMode) else node
@@ -500,7 +505,7 @@ def _with_columns(known: Entry, said: str) -> str:
 
 
 def _set_option(made: exp.Expression, name: str, value: float | str | ServiceLevel | None) -> None:
-    """Set an option of a CREATE QUERY node; None removes it."""
+    """Set an option of a CREATE QUERY syntax node. The value None removes the option."""
     options: list[Option] = list(made.args.get("options") or ())
     index = next((at for at, one in enumerate(options) if one.this.name.lower() == name), len(options))
     text = f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
@@ -512,9 +517,9 @@ def _set_option(made: exp.Expression, name: str, value: float | str | ServiceLev
 
 
 def _users(statement: Statement, kept: Catalog) -> list[str]:
-    """Return the stored queries and relations that use a definition.
+    """Return the names of the stored queries and relations that use a definition, also indirectly.
 
-    Indirect users count too.
+    An indirect user uses another user of the definition.
     """
     if isinstance(statement, FunctionDefinition):
         callers = kept.dependants(_FUNCTION.upper(), statement.name)
@@ -545,24 +550,25 @@ def _aggregates_called_by(definition: AggregateDefinition, kept: Catalog) -> set
 
 
 def user() -> str:
-    """Return the operating system's user name, "" if unknown."""
+    """Return the name of the operating system's user, or "" if unknown."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return ""  # the user id has no name
+        return ""  # the operating system has no name for the user id
 
 
 # Versions: successive definitions of a name, from the statements in the journal.
 #
-# An epoch belongs to the version that was in force before its record, so it has results of one version. The
-# record that changes a definition can contain rows: deletes of all rows of the old version.
+# An epoch (the rows of one commit) belongs to the version that was in force before its journal record. So it
+# has results of one version. The record that changes a definition can contain rows: deletes of all rows of
+# the old version.
 
 
 @dataclass(frozen=True, slots=True)
 class QueryVersion:
-    """Definition of a name, in force since record `epoch`.
+    """One definition of a name, in force since the journal record with number `epoch`.
 
-    `because` names the replaced definition that it uses, if its own text is unchanged.
+    `because` is the name of a replaced definition that this definition uses, if its own text is unchanged.
     """
 
     number: int
@@ -582,7 +588,7 @@ _RELATIONS_WITH_VERSIONS = frozenset(("relation",))
 
 
 def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[QueryVersion]:
-    """Return the versions of a name, the oldest first."""
+    """Return the successive definitions of a name, oldest first."""
     others = frozenset((kind,)) if kind.upper() in called_kinds() else _RELATIONS_WITH_VERSIONS
     kinds, found = _KINDS.get(kind, others), list[QueryVersion]()
     for entry in statements:
@@ -591,7 +597,7 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
         if kinds.intersection(entry.get("dropped", ())):
             found = []
         elif entry.get("kind") in kinds and entry.get("altered") and found:
-            # only weight, slo, sink, RETAIN or the wording changed
+            # An altered entry changes only weight, slo, sink, RETAIN or the wording of the definition.
             found[-1] = replace(found[-1], text=redact(entry["text"]))
         elif entry.get("kind") in kinds:
             found.append(
@@ -608,7 +614,7 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
 
 
 def last_hidden_epoch(versions: Iterable[QueryVersion], hold: Hold | None) -> int:
-    """Return the last epoch of hidden earlier definitions, or -1.
+    """Return the last epoch with results of replaced definitions, which readers no longer see, or -1.
 
     The visible definition is the newest definition, or, while the log is paused, the definition at the pause.
     """
@@ -617,5 +623,5 @@ def last_hidden_epoch(versions: Iterable[QueryVersion], hold: Hold | None) -> in
 
 
 def version_at(versions: Iterable[QueryVersion], epoch: int) -> int:
-    """Return the number of the version that an epoch belongs to."""
+    """Return the number of the query definition that produced the results of an epoch."""
     return max((one.number for one in versions if one.epoch < epoch), default=1)

@@ -1,4 +1,4 @@
-"""Compaction: fold the oldest changes of a changelog into a table of the rows that result.
+"""Compaction: replace the oldest changes of a changelog by a table of the rows that result from them.
 
     log of `popular`   … 3   5   8 │ 9   12          first epoch that a reader may still need: 9
                        folded here │ kept            by cursors and `keep_s`, as for any log
@@ -29,7 +29,7 @@ from slicemill.storage.log import Epoch, Log
 from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.types import OP, OPS, Schema
 
-# Minimum number of changes that a compaction folds
+# Minimum number of changes that a compaction replaces by a table.
 _LEAST_ROWS = 10_000
 
 _LOGGER = logging.getLogger("slicemill")
@@ -47,9 +47,9 @@ class FoldedLog:
 class Compactor:
     """Compaction of changelogs, one log at a time.
 
-    A log is folded once its changes outnumber the rows of its base. So each change is rewritten about twice
-    at most, and a log has at most as many unneeded changes as rows. `least_rows` is the minimum number of
-    changes to fold.
+    A log is compacted once its changes outnumber the rows of its base, the table that its oldest changes were
+    folded into. So each change is rewritten about twice at most, and a log has at most as many unneeded
+    changes as rows. `least_rows` is the minimum number of changes to fold.
     """
 
     def __init__(self, durable: bool, least_rows: int = _LEAST_ROWS) -> None:
@@ -66,7 +66,7 @@ class Compactor:
     def look(
         self, logs: Mapping[str, Log], changing: Mapping[str, Schema], freed: Mapping[str, int]
     ) -> dict[str, tuple[int, Appended]]:
-        """Return the finished compaction, if any, and start the next one.
+        """Return the table of the compaction that has finished, if any, and start the next compaction.
 
         `freed` maps each log to its first epoch that is still needed. The result is the field `based` of a
         `Change`.
@@ -75,7 +75,7 @@ class Compactor:
             return {}
         done, self._folded, self._thread = self._folded, None, None
         based = {}
-        # The log may have been dropped during the compaction, or may have a new reader.
+        # The compacted log may have been dropped meanwhile, or may have a new reader of its old changes.
         if (
             done is not None
             and logs.get(done.log.name) is done.log
@@ -111,19 +111,19 @@ class Compactor:
 
 
 def fold_epochs(log: Log, schema: Schema, epochs: Sequence[Epoch], durable: bool = False) -> FoldedLog:
-    """Fold epochs of a changelog into a table of the rows that result, and write the table."""
+    """Write a table of the rows that result from the changes in some epochs of a changelog."""
     rows = _current_table(log, schema, epochs)
     table = with_ops(rows, np.full(rows.num_rows, INSERT)).cast(with_system_columns(log.columns))
     extents = _write_extents(log, "base", table, durable) if table.num_rows else []
-    # The folded table gets the arrival time of its newest change.
+    # The folded table gets the arrival time of the newest change that it replaces.
     arrival_us = max(epoch.arrival_us for epoch in epochs)
     return FoldedLog(log, epochs[-1].number, Appended(extents, *time_range(table), arrival_us))
 
 
 def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False) -> Appended | None:
-    """Write a delete for each row of a changelog. Return None if there are no rows.
+    """Write a delete for each current row of a changelog; return None if it has no current rows.
 
-    The deletes have the table's last timestamp.
+    The deletes have the greatest timestamp of the changelog.
     """
     rows = _current_table(log, schema, log.all_epochs())
     if not rows.num_rows:
@@ -139,9 +139,9 @@ def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False)
 
 
 def _current_table(log: Log, schema: Schema, epochs: Sequence[Epoch]) -> pa.Table:
-    """Return the rows that result from the changes of some epochs.
+    """Return the rows that result from the changes in some epochs of a changelog.
 
-    Epochs of earlier definitions cancel out and are skipped.
+    The changes of replaced definitions cancel out and are skipped.
     """
     empty = with_system_columns(log.columns).empty_table()
     found = [log.read(epoch) for epoch in epochs if epoch.number > log.begun_after]
@@ -157,7 +157,7 @@ def _write_extents(log: Log, what: str, table: pa.Table, durable: bool) -> list[
     return [extent]
 
 
-# Cache of current tables
+# Cache of the tables that result from changelogs.
 
 
 _CACHED_BYTES = 256 << 20
@@ -172,9 +172,9 @@ class ChangelogTables:
     _known: OrderedDict[str, tuple[int, pa.Table]] = field(default_factory=OrderedDict)
 
     def now(self, log: Log, schema: Schema) -> pa.Table:
-        """Return the rows that result from all changes of a changelog.
+        """Return the current rows of a changelog: the rows that result from all its changes.
 
-        `schema` is the current schema. For a paused log the table and schema at the pause are returned.
+        `schema` is the current schema. If the changelog is paused, return the rows and schema at the pause.
         """
         key, schema = str(log.folder), log.schema_shown(schema)
         with self._lock:
@@ -198,7 +198,7 @@ class ChangelogTables:
 
 
 def _append_changes(now: pa.Table, changes: pa.Table) -> pa.Table:
-    """Return the current rows as inserts, followed by newer changes."""
+    """Return one table with the current rows as inserts, followed by newer changes of the changelog."""
     index = changes.schema.get_field_index(OP)
     inserts = pa.repeat(pa.scalar(OPS[0]), now.num_rows)
     return pa.concat_tables([now.add_column(index, changes.schema.field(index), inserts), changes])

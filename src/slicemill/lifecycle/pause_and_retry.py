@@ -7,7 +7,7 @@
 subscribers, downstream tasks and ad hoc queries. The task that writes the log keeps running while another
 query of the task is not paused. If all its queries are paused, the task stops too. On RESUME readers get all
 pending rows of the log, or the task continues from its state. The results are the same rows in the same order
-as without a pause. Until then readers see the definition that was in force at record `as_of`.
+as without a pause. Until RESUME readers see the definition that was in force at journal record `as_of`.
 
 **Failed.** If all queries of a task failed together, the failed run was not committed. A retry repeats the
 run from the committed state, and no row is lost. If a query failed while other queries of its task continued,
@@ -34,9 +34,9 @@ from slicemill.time import BEGINNING, SECOND_US
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 MOST_TRIES = 8
-# number of stalls in a row after which a query is not retried
+# Number of consecutive failures by a too long run (stall) after which a query is not retried.
 MOST_STALLS = 3
-# run time in seconds after which a query's count of failures is reset
+# If a query has run for this many seconds without failure, its count of failures starts at zero.
 STEADY_S = 600.0
 _LOOK_US = SECOND_US // 5
 
@@ -90,14 +90,17 @@ class QueryLifecycle:
         if paused is not None:
             state = LifecycleState.PAUSED
         elif why is not None:
-            # The next tick records a new failure; until then the query is shown as restarting.
+            # The next call of `look` records a new failure; until then the query is shown as restarting.
             known = "failed_us" in tries
             state = LifecycleState.FAILED if known and next_us is None else LifecycleState.RESTARTING
         since, by = (paused["at"], paused["by"]) if paused is not None else (None, None)
         return QueryStatus(state, why or tries.get("why"), tries.get("count", 0), next_us, since, by)
 
     def change(self, statement: LifecycleChange, by: str) -> None:
-        """Apply a PAUSE, RESUME or RESTART statement in one journal record. Idempotent."""
+        """Apply a PAUSE, RESUME or RESTART statement in one journal record.
+
+        PAUSE of a paused query and RESUME of a running query have no effect.
+        """
         names = [statement.name, *(one.name for one in self.running.catalog.writers_for(statement.name))]
         with self.running.dispatcher.paused():
             if statement.action is LifecycleAction.RESTART:
@@ -108,7 +111,7 @@ class QueryLifecycle:
                 self._resume(names)
 
     def look(self) -> None:
-        """Retry the failed queries whose back-off has passed. Called often."""
+        """Record new failures, and retry the failed queries whose back-off has passed."""
         now_us = self.running.clock()
         if 0 <= now_us - self._looked_us < _LOOK_US:
             return
@@ -117,7 +120,7 @@ class QueryLifecycle:
         for log, why in [found for task in tasks for found in task.failed.items()]:
             task = self._writer(log)
             if task is None or log not in task.failed:
-                continue  # another task has replaced the failed task and writes the log
+                continue  # an earlier retry in this loop has restarted this query too
             tries = self.running.home.lives.get(log, {}).get("tries", {})
             if "failed_us" not in tries:
                 self._note_failure(log, why, tries, now_us)
@@ -159,7 +162,7 @@ class QueryLifecycle:
         self.running.sinks.notify()
 
     def _restart(self, names: Sequence[str], kind: str) -> None:
-        # If only a table writer of the query has failed, only the table writer is restarted.
+        # Restart the query and the queries that write its tables, but only those that have failed.
         failed = [name for name in names if self._has_failed(name)]
         if not failed:
             raise SlicemillError(
@@ -188,9 +191,9 @@ class QueryLifecycle:
         self.running.home.commit(Change(lives={log: {"tries": noted}}))
 
     def _restart_failed(self, failed: Sequence[str], *, forget_tries: bool = False) -> None:
-        """Restart failed queries, from the committed state if possible.
+        """Restart failed queries in one journal record, from their committed state if possible.
 
-        All changes are in one journal record.
+        If `forget_tries` is True, the counts of their failures start at zero.
         """
         home, now_us = self.running.home, self.running.clock()
         began: dict[str, dict[str, Any]] = {}
@@ -225,7 +228,7 @@ class QueryLifecycle:
         return self.running.dispatcher.running.writers.get(log)
 
     def _refresh_tasks(self) -> None:
-        """Make the dispatcher recompute which tasks are runnable."""
+        """Let the driver determine anew which tasks can run."""
         dispatcher = self.running.dispatcher
         dispatcher.replace(dispatcher.running.tasks)
         dispatcher.notify()

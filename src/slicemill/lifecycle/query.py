@@ -41,7 +41,7 @@ _LOOK_EVERY_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """Components of a mill that query handles use."""
+    """Components of the engine that the handles of queries use."""
 
     running: RunningCatalog
     statements: StatementExecutor
@@ -52,9 +52,9 @@ class QueryContext:
 
 @dataclass(frozen=True)
 class LiveRows:
-    """Rows of one epoch. A follower continues with epoch `next`.
+    """Result rows of one epoch (one commit). A follower continues with epoch `next`.
 
-    With a `gap`, some earlier rows were no longer retained.
+    If `gap` is True, retention has deleted rows that precede this epoch and that the follower has not read.
     """
 
     epoch: int
@@ -89,13 +89,13 @@ class Query:
         """Return all retained results in timestamp order.
 
         The first column is the timestamp, `_ts` (UTC). Results of replaced definitions are not included.
-        While the query is paused, it has the definition that was in force at the pause. For a changelog, the
-        rows are all changes, with their kind in `_op`.
+        While the query is paused, the results of the definition at the pause are returned. For a changelog,
+        the rows are all changes, and `_op` has the kind of each change.
         """
         return self._results(self.log.read_after(self._before())[1]) if self._kept is None else self._kept
 
     def _before(self) -> int:
-        """Return the last epoch of hidden earlier definitions, or -1."""
+        """Return the last epoch with results of replaced definitions, which are not shown, or -1."""
         return last_hidden_epoch(self.versions(), self.log.hold)
 
     @property
@@ -104,11 +104,11 @@ class Query:
 
     @property
     def version(self) -> int:
-        """Number of the current definition: 1, incremented by each replacement."""
+        """Number of the current definition: 1 for the first, incremented by each replacement."""
         return max(1, len(self.versions()))
 
     def version_at(self, epoch: int) -> int:
-        """Return the number of the definition that produced an epoch."""
+        """Return the number of the query definition that produced the results of an epoch."""
         return version_at(self.versions(), epoch)
 
     def versions(self) -> list[QueryVersion]:
@@ -116,7 +116,7 @@ class Query:
         return self._context.statements.versions("query", self.name)
 
     def newest(self, count: int) -> list[Timed]:
-        """Return the last `count` results, in the form of `timed_rows`."""
+        """Return the last `count` results as (timestamp in microseconds, values)."""
         table = self._kept
         if table is None:
             epochs = 1
@@ -132,9 +132,9 @@ class Query:
         return as_results(pa.concat_tables(parts) if parts else empty)
 
     def table(self) -> pa.Table:
-        """Return the current rows of a changelog.
+        """Return the current rows of a query whose results are a changelog.
 
-        The timestamp of a row is that of its last change. For an append-only query, return all results.
+        Each row has the timestamp of its last change. For an append-only query, return all results.
         """
         schema = self._shown
         return table_of_now(self.to_arrow(), schema) if schema.changelog else self.to_arrow()
@@ -158,7 +158,7 @@ class Query:
     ) -> Iterator[LiveRows]:
         """Yield results as they are committed, until the query is dropped.
 
-        Starts with epoch `since`, or without it with the next new results.
+        Starts with epoch `since`. If `since` is None, starts with the next new results.
         """
         return self._follow(self.log.head if since is None else since - 1, stopped)
 
@@ -174,7 +174,10 @@ class Query:
                     changed.wait(_LOOK_EVERY_S)
 
     def _live_after(self, cursor: int) -> Iterator[LiveRows]:
-        """Yield the retained epochs after an epoch; `gap` marks the first one after freed rows."""
+        """Yield the results of each retained epoch after epoch `cursor`.
+
+        `gap` is True in the first result after rows that retention has deleted.
+        """
         gap = self.log.has_freed_after(cursor)
         for epoch in self.log.epochs(after=cursor):
             try:
@@ -188,8 +191,9 @@ class Query:
     def subscribe(self, receive: Callable[[LiveRows], None], since: int | None = None) -> Subscription:
         """Call a function with each new epoch of results, in order.
 
-        Starts with epoch `since`, or without it with the next new results. The function is called by the
-        thread that commits the results. If the function raises, it is not called again; the query continues.
+        Starts with epoch `since`. If `since` is None, starts with the next new results. The thread that
+        commits the results calls the function. If the function raises, it is not called again, and the query
+        continues.
         """
         subscription = Subscription(self.name, receive, self.log.head if since is None else since - 1)
         self._subscriptions.append(subscription)
@@ -202,11 +206,11 @@ class Query:
         self._do("DROP")
 
     def pause(self) -> None:
-        """Emit no results until `resume`; no input is lost."""
+        """Pause the query: emit no results until `resume`; no input is lost."""
         self._do("PAUSE")
 
     def resume(self) -> None:
-        """Continue after a pause, with the input that has arrived since."""
+        """Resume a paused query; it also processes the input that arrived during the pause."""
         self._do("RESUME")
 
     def restart(self) -> None:
@@ -217,11 +221,11 @@ class Query:
         self._do("RESTART")
 
     def replace(self, select: str) -> None:
-        """Replace the definition by another `SELECT …`; compatible state is kept."""
+        """Replace the definition of the query by another `SELECT …`; compatible state is kept."""
         self._context.statements.execute(self._replacement(select))
 
     def explain_replace(self, select: str) -> list[ReplaceEffect]:
-        """Return the effects of `replace` on state and results."""
+        """Return the effects that `replace` would have on the state and the results of queries."""
         return self._context.statements.explain_replace(self._replacement(select))
 
     def _replacement(self, select: str) -> str:
@@ -231,7 +235,7 @@ class Query:
         self._context.statements.execute(f"{action} QUERY {quote_name(self.name)}")
 
     def status(self) -> QueryStatus:
-        """Return the state (running, paused, failed or restarting), the last error and the next retry."""
+        """Return the lifecycle state of the query, its last error and the time of its next retry."""
         return self._context.lifecycle.of(self.name)
 
     def __enter__(self) -> Query:
@@ -243,14 +247,14 @@ class Query:
         self.drop()
 
     def explain(self) -> str:
-        """Return the execution plan with measured statistics, backfill and subtasks."""
+        """Return the execution plan as text, with measured statistics, backfill and subtasks."""
         running = self._context.running
         text = explain_plan(running.plan.graph, running.home, running.changes.subtasks, self.name)
         described = self._context.backfills.describe(self.name)
         return text + described + self._context.run_metrics.describe_subtasks(self.name)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics of the query, as in JSON."""
+        """Return the metrics of the query as JSON-compatible values."""
         return self.measured().plain()
 
     def measured(self) -> QueryMetrics:
@@ -263,7 +267,7 @@ class Query:
         return task.rows_left if task is not None else 0
 
     def progress(self) -> dict[str, Any] | None:
-        """Return the progress of a backfill; None once it has caught up."""
+        """Return the progress of the query's backfill, or None if the query is not backfilling."""
         progress = self._context.backfills.progress_of(self.name)
         return None if progress is None else progress.plain()
 
@@ -272,44 +276,48 @@ class Query:
 
         Complete results equal those of a query that has always existed. A new query ignores earlier rows,
         except rows that joins already store for other queries. Its results are complete once its windows
-        contain no ignored rows. Return None if the time is unknown: for windows that count rows or never end.
+        contain no ignored rows. Return None if the time is unknown, for example for a window that counts
+        rows or never ends.
         """
         running = self._context.running
         return complete_from_of(self.name, running.plan.graph, running.dispatcher.tasks.values())
 
     def state_slices(self) -> list[StoredSlice]:
-        """Return the committed slices of state with rows for this query."""
+        """Return the committed state slices (stored join rows of an age range) with rows for this query."""
         running = self._context.running
         running.dispatcher.checkpoint_all()
         return [held for held in slices_of(running.home) if self.name in held.wanted]
 
     def model_values(self) -> list[dict[str, Any]]:
-        """Return the current values of the query's models with OVER.
+        """Return the current values of the models that the query calls with an OVER clause.
 
-        Each entry is JSON-compatible, for one call, partition and core. The values include all committed
-        rows.
+        Each entry is JSON-compatible, for one call, partition and core statistic (aggregate from which the
+        value of a model is computed). The values include all committed rows.
         """
         running = self._context.running
         running.dispatcher.checkpoint_all()
         return [value for live in live_values() for value in load(live.read)(running.home, self.name)]
 
     def delivered(self) -> None:
-        """Pass new epochs to the subscribers; called by the mill."""
+        """Pass the results of new epochs to the subscribers. The engine calls this after each commit."""
         for subscription in self._subscriptions:
             subscription.deliver(self._live_after)
         self._subscriptions = [one for one in self._subscriptions if not one.stopped]
 
     def detach(self) -> None:
-        """Copy the results into the handle, before the log is deleted."""
+        """Copy the results into the handle, before the log of the query is deleted."""
         self._kept = self.to_arrow()
 
     def attach(self) -> None:
-        """Read results from the log again, because its deletion failed."""
+        """Read results from the log again, because dropping the query failed and its log still exists."""
         self._kept = None
 
 
 class Subscription:
-    """Function that is called with each epoch of results until `stop`; `error` is what it raised."""
+    """Subscription: calls a function with the results of each new epoch, until `stop` is called.
+
+    `error` is the exception that the function raised, or None.
+    """
 
     def __init__(self, query: str, receive: Callable[[LiveRows], None], cursor: int) -> None:
         self.error: Exception | None = None
@@ -320,11 +328,11 @@ class Subscription:
         self._lock = threading.RLock()
 
     def stop(self) -> None:
-        """Stop the subscription. No further call starts after this."""
+        """Stop the subscription. The function is not called again; a call that has started may still run."""
         self.stopped = True
 
     def deliver(self, live_after: Callable[[int], Iterator[LiveRows]]) -> None:
-        """Call the function with the epochs after the last call."""
+        """Call the subscriber's function with the results of each epoch that it has not received yet."""
         with self._lock:
             for rows in live_after(self._cursor):
                 if self.stopped:

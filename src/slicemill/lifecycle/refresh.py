@@ -1,4 +1,4 @@
-"""REFRESH EVERY: read the sources of tables again periodically.
+"""REFRESH EVERY of CREATE TABLE: read the sources of tables again periodically.
 
 If a source cannot be read, its table keeps its rows. Retries have a back-off of 1 s, 2 s, 4 s, …, at most
 the refresh interval.
@@ -32,7 +32,7 @@ class DueTable:
 
 
 class TableRefresher:
-    """Thread that refreshes the tables that are due."""
+    """Thread that reads the source of each table again when its REFRESH EVERY interval has passed."""
 
     def __init__(self, refresh: Callable[[str], None], running: RunningCatalog) -> None:
         self._refresh = refresh
@@ -43,7 +43,7 @@ class TableRefresher:
         self._thread: threading.Thread | None = None
 
     def look(self) -> None:
-        """Refresh the tables whose refresh interval has passed.
+        """Read the sources of all tables whose refresh interval has passed.
 
         A new table is not due at once, because it was read when it was declared.
         """
@@ -60,7 +60,7 @@ class TableRefresher:
                 self._read(due)
 
     def problems(self) -> list[str]:
-        """Return a line for each table whose source cannot be read."""
+        """Return a line of text for each table whose source cannot be read."""
         return [
             f"table {due.table.name} keeps its rows, as its source cannot be read: {due.error}; "
             "reading is retried"

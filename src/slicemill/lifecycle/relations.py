@@ -27,7 +27,7 @@ from slicemill.types import Row
 
 
 class Tables:
-    """Tables and views of a mill, with the threads and positions that write into tables."""
+    """Tables and views of the engine, with the components that refresh tables and write results into them."""
 
     def __init__(self, running: RunningCatalog) -> None:
         self._running = running
@@ -35,11 +35,12 @@ class Tables:
         self.refresher = TableRefresher(self.refresh, running)
 
     def rows(self, name: str) -> Sequence[Row]:
-        """Return the current rows of a table, a view, or a query with a current table.
+        """Return the current rows of a table, a view, a query over tables, or a query with a changelog.
 
-        Sources of tables are read again. A view over a stream contains only rows that arrived after the view
-        was declared. Its window ends at the newest row, or at the clock if the clock advances the watermark.
-        For a continuous query with a changelog, the changelog is applied and the resulting rows are returned.
+        A table that is read from a source is read again. A view over a stream contains only rows that arrived
+        after the view was declared. The window of the view ends at the newest row, or at the clock if the
+        clock advances the watermark. For a continuous query with a changelog, the changelog is applied and
+        the resulting rows are returned.
         """
         handle = self._running.queries.get(name.lower())
         if handle is not None and handle.schema.changelog:
@@ -64,7 +65,7 @@ class Tables:
         return self._running.tables.columns_now(self._table(name))
 
     def set_rows(self, name: str, rows: Sequence[Row]) -> None:
-        """Set the rows of a table, in place of its source.
+        """Set the rows of a table from Python; these rows replace the rows of its source.
 
         Stream rows that arrive later are joined with the new rows. The table may be declared afterwards.
         """
@@ -82,7 +83,7 @@ class Tables:
                 self._running.commit_tables()
 
     def problems(self) -> list[str]:
-        """Describe tables that cannot be written or read."""
+        """Return a line of text for each table that cannot be written or read."""
         return [*self.writer.problems(), *self.refresher.problems()]
 
     def _answer(self, query: RelationQuery) -> list[Row]:
@@ -113,7 +114,7 @@ class Tables:
 
 
 def rows_in_window(view: View, running: RunningCatalog) -> list[Row]:
-    """Return the rows in a view's window at the latest known time. A new view has no log yet."""
+    """Return the rows in the window of a view, at its newest row or watermark, whichever is later."""
     log = running.home.logs.get(view.name)
     if log is None:
         return []
@@ -122,7 +123,7 @@ def rows_in_window(view: View, running: RunningCatalog) -> list[Row]:
 
 
 def first_epochs_in_use(views: Iterable[View], home: Home, watermarks: Mapping[str, int]) -> dict[str, int]:
-    """Return the first epoch that the window of each view still needs."""
+    """Map each view to the first epoch of its log that its window still needs."""
     freed = {}
     for view in views:
         log = home.logs.get(view.name)

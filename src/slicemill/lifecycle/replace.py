@@ -1,6 +1,7 @@
-"""CREATE OR REPLACE: rebind definitions, and keep state that still fits.
+"""CREATE OR REPLACE: bind definitions again, and keep operator state that still fits.
 
-All statements that use a replaced definition are bound again in the same step. These start without state:
+All statements that use a replaced definition are bound again in the same step. The following statements
+restart without state:
 
 - queries that read a replaced stream, because their windows hold rows of the old definition
 - callers of a function or an aggregate in Python, because the effect of its change is unknown
@@ -50,13 +51,13 @@ from slicemill.types import Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """Effects of a replacement on queries and streams.
+    """Effects of CREATE OR REPLACE or ALTER statements on queries and streams.
 
     - `logs`: queries and streams with a new definition
     - `anew`: queries that restart without state
-    - `tables`: queries of `anew` that restart only because the rows of their tables are deleted
+    - `tables`: queries of `anew` that restart only because the rows of their changelogs are deleted
     - `emptied`: changelogs whose rows are all deleted, with their old schema
-    - `past`: queries that read the retained rows first (FROM BEGINNING)
+    - `past`: queries that first read rows of the past (FROM BEGINNING)
     - `because`: by definition with unchanged text, the replaced definition that it uses
     - `entries`: statements for the journal
     - `altered`, `widened`: streams with added columns, and the new columns of their logs
@@ -81,9 +82,9 @@ NOTHING_REPLACED = Replacement()
 def with_users(
     catalog: Catalog, replaced: Sequence[ReplacedStatement], entries: Mapping[Key, Entry], source: SourceText
 ) -> tuple[Catalog, Replacement]:
-    """Bind users of replaced definitions again; return catalog and effects.
+    """Bind all statements that use replaced definitions again; return the new catalog and the effects.
 
-    `entries` are the statements in force. Raises EslError if a user can no longer be bound.
+    `entries` are the statements in force. Raises EslError if one of these statements can no longer be bound.
     """
     own = {key_of(one.after) for one in replaced}
     logs = {one.after.name for one in replaced if _computes(one.after)}
@@ -150,7 +151,7 @@ def with_users(
 
 
 def with_writers_of(names: Collection[str], catalog: Catalog) -> set[str]:
-    """Add the queries that write tables for some queries and streams."""
+    """Return the given queries and streams, and the queries that write their rows into tables."""
     return {*names, *(one.name for name in names for one in catalog.writers_for(name))}
 
 
@@ -164,7 +165,7 @@ def _unbindable(user: Statement, one: ReplacedStatement, why: Diagnostic) -> Dia
 
 
 def _other_tables(catalog: Catalog, one: ReplacedStatement) -> Iterator[Diagnostic]:
-    """Yield errors for tables whose replaced changelog gets other columns."""
+    """Yield an error for each table over a replaced changelog, if the columns of the changelog change."""
     before, after = getattr(one.before, "schema", None), getattr(one.after, "schema", None)
     for table in catalog.relations.values() if before != after else ():
         made = table.materialized if isinstance(table, Table) else None
@@ -177,16 +178,16 @@ def _other_tables(catalog: Catalog, one: ReplacedStatement) -> Iterator[Diagnost
 
 
 def _computes(statement: Statement) -> bool:
-    """Return True if a statement writes a log of its own."""
+    """Return True if the engine runs a statement continuously and stores its results in a log."""
     if isinstance(statement, QueryDefinition):
         return statement.continuous
     return isinstance(statement, (DerivedStream, ComputedStream))
 
 
 def _is_unknown(statement: Statement) -> bool:
-    """Return True if a statement's content does not determine its behaviour."""
+    """Return True for a function or a Python aggregate: the effect of its change on callers is unknown."""
     if isinstance(statement, FunctionDefinition):
-        return True  # content names of callers do not include the function
+        return True  # the names of the state of its callers do not include the text of the function
     return isinstance(statement, AggregateDefinition) and statement.external is not None
 
 
@@ -198,7 +199,7 @@ def _read_by(statement: Statement) -> Iterator[str]:
 
 
 def _in_order(users: Sequence[Statement]) -> list[Statement]:
-    """Sort statements so that each statement follows its dependencies."""
+    """Sort statements so that each statement follows the statements on which it depends."""
     found: list[Statement] = [one for one in users if isinstance(one, FunctionDefinition)]
     found += [one for one in users if not _reads(one) and not isinstance(one, FunctionDefinition)]
     left = [one for one in users if _reads(one)]
@@ -228,7 +229,7 @@ def _aggregates_calling(catalog: Catalog, statement: Statement) -> list[Statemen
 
 
 def without_statement(statement: Statement, catalog: Catalog) -> Catalog:
-    """Return a copy of the catalog without a statement."""
+    """Return a copy of a catalog from which one statement is removed."""
     without, name = catalog.copy(), statement.name.lower()
     if isinstance(statement, QueryDefinition):
         without.queries.pop(name, None)

@@ -1,4 +1,4 @@
-"""EXPLAIN REPLACE: state kept or dropped, and when results are complete."""
+"""EXPLAIN REPLACE: predict which state a replacement keeps or drops, and when results are complete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ReplaceEffect:
 
 
 def predict_effects(running: RunningCatalog, esl: str | SourceText) -> list[ReplaceEffect]:
-    """Predict the effects of OR REPLACE statements; change nothing."""
+    """Predict the effects of the CREATE OR REPLACE statements of a script, without executing it."""
     home = running.home
     kept = StoredStatements.of(home.statements, home.folder, home.logs)
     bound = bind(esl, running.catalog, lambda: kept.catalog)
@@ -57,7 +57,7 @@ def predict_effects(running: RunningCatalog, esl: str | SourceText) -> list[Repl
 def effects_of(
     running: RunningCatalog, plan: Plan, catalog: Catalog, replacing: Replacement
 ) -> list[ReplaceEffect]:
-    """Return the effects by query; `plan` belongs to the new catalog."""
+    """Return the effects of a replacement, query by query; `plan` is the plan of the new catalog."""
     found: list[ReplaceEffect] = []
     causes = {key[1]: cause for key, cause in replacing.because.items()}
     for name in sorted(replacing.logs):

@@ -1,4 +1,4 @@
-"""REPLAY: parse the stored bad rows of a stream again, and append them as newly arrived rows.
+"""REPLAY: parse the bad rows of a stream again, and append them as newly arrived rows.
 
     s_errors  raw, reason ──► parse, as s is declared now ──┬─► rows of s, like any that arrive now
                                                             └─► s_errors again, with the new reason
@@ -44,14 +44,14 @@ from slicemill.time import BEGINNING
 REPLAYED = "replayed"
 Ranges = list[list[int]]
 
-# Number of rows that one append contains at most
+# Approximate number of bad rows that are parsed and appended together.
 _ROWS_AT_ONCE = 100_000
 _NO_TEXT = "its bytes were not valid UTF-8, so the stored text differs from the bytes that arrived"
 _TRUE = ("true", "1", "yes")
 
 
 def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, now: int) -> ReplayOutcome:
-    """Parse the bad rows of a stream again, each at most once."""
+    """Parse the bad rows of a stream (rows that did not fit its declaration) again, each at most once."""
     stream = dispatcher.streams.get(statement.stream)
     if stream is None:
         raise SlicemillError(
@@ -67,7 +67,7 @@ def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, 
         for epochs in _batches(log.epochs()):
             table = pa.concat_tables([log.read(epoch) for epoch in epochs])
             table = table.filter(pa.array(~_within(_numbers(table), tried)))
-            # A file that could not be read has only a name here, and no text.
+            # The row of a file that could not be read has only the file name, and no text to parse.
             table = table.filter(pc.invert(pc.starts_with(table.column("reason"), FILE_LOST)))
             if statement.where is not None:
                 table = table.filter(_matches(statement.where, table))
@@ -92,7 +92,7 @@ def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, 
 
 
 def parser_of(stream: Stream, folder: Path) -> LineParser:
-    """Return a parser of a stream's bad rows, which are lines or JSON."""
+    """Return a parser for the texts of a stream's bad rows, which are lines or JSON."""
     wanted = WantedColumns.of(stream, stream.schema.names)
     names = stream.source_schema.names
     if stream.source == SourceSpec():
@@ -110,7 +110,7 @@ def parser_of(stream: Stream, folder: Path) -> LineParser:
 
 
 def add_numbers(ranges: Iterable[Sequence[int]], numbers: Iterable[int]) -> Ranges:
-    """Add numbers to sorted ranges [first, last].
+    """Add numbers to a sorted list of ranges [first, last], and merge adjacent ranges.
 
     >>> add_numbers([[0, 2], [7, 7]], [3, 6, 9])
     [[0, 3], [6, 7], [9, 9]]
@@ -156,9 +156,9 @@ def _matches(where: Expr, table: pa.Table) -> pa.ChunkedArray:
 
 
 def _parse_texts(texts: Sequence[str | None], parser: LineParser) -> Parsed:
-    """Parse each text as one row.
+    """Parse the text of each bad row as one row.
 
-    Texts with line breaks or broken characters are errors.
+    A text with line breaks or undecodable characters counts as a bad row.
     """
     whole = [text for text in texts if text is not None and not {"\ufffd", "\n", "\r"} & set(text)]
     broken = [text for text in texts if text is None or {"\ufffd", "\n", "\r"} & set(text)]

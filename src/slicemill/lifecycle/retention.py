@@ -1,6 +1,6 @@
 """Retention: delete the log epochs that all readers have consumed, and compact changelogs.
 
-An epoch is what one commit appended to a log.
+An epoch is the rows that one commit appended to a log.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ BETWEEN_COLLECTIONS_S = 2.0
 
 
 class RetentionCollector:
-    """Retention of all logs of a home directory.
+    """Deletes consumed rows from the logs (stored streams and results) of a home directory.
 
-    Results stay readable for `keep_us` after all readers have consumed them. `readers` returns the cursors of
-    readers other than tasks, by log.
+    Results stay readable for `keep_us` after all readers have consumed them. `readers` returns the positions
+    in logs of the readers that are not tasks, such as sinks and alerts.
     """
 
     def __init__(
@@ -41,23 +41,23 @@ class RetentionCollector:
         self._collected_s = time.monotonic()
 
     def collect_when_due(self) -> bool:
-        """Collect if the last collection was some seconds ago; return True if it was."""
+        """Delete consumed rows, but at most every two seconds; return True if the deletion was due."""
         due = time.monotonic() - self._collected_s >= BETWEEN_COLLECTIONS_S
         if due:
-            with suppress(StorageFull):  # the next collection frees the same files
+            # If the disk is full, the next call deletes the files that this call did not delete.
+            with suppress(StorageFull):
                 self.collect()
         return due
 
     def collect(self) -> None:
-        """Free epochs and fold changelogs in one record."""
+        """Delete consumed epochs and compact changelogs, in one journal record."""
         self._collected_s = time.monotonic()
         if not self._running.opened:
-            return  # the readers are not known yet
+            return  # the positions of the readers are not known before the tasks run
         home, catalog, dispatcher = self._running.home, self._running.catalog, self._running.dispatcher
         running = dispatcher.tasks
         needed = [*(task.needed_from for task in running.values()), *self._readers()]
-        # A stored task that is not declared now must find all changes of a changelog once it is declared
-        # again.
+        # A stored task that is not declared now may run again, and then needs all changes of its changelogs.
         away = [
             fields[checkpoint]["cursors"]
             for task, fields in home.tasks.items()
@@ -68,7 +68,7 @@ class RetentionCollector:
             {log: at for log, at in cursors.items() if log in home.logs and home.logs[log].changes}
             for cursors in away
         ]
-        # Held-back rows of streams and the windows of views have their own retention.
+        # The logs of held-back stream rows and of the windows of views have their own retention.
         views = {view.name: view for view in views_to_answer(catalog)}
         others = {name + HELD for name in dispatcher.streams} | views.keys()
         logs = [log for name, log in home.logs.items() if name not in others]
@@ -83,6 +83,6 @@ class RetentionCollector:
 
 
 def changelogs_of(catalog: Catalog) -> Mapping[str, Schema]:
-    """Return the schema of each changelog, by the name of its log."""
+    """Map the name of each changelog to its schema."""
     known = (*catalog.queries.values(), *catalog.relations.values())
     return {one.name: one.schema for one in known if one.schema.changelog}

@@ -1,4 +1,4 @@
-"""Running catalog: the declared statements with their plan, tasks, streams and sinks."""
+"""Running catalog: the declared statements, with their plan, tasks, streams and sinks."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _LOGGER = logging.getLogger("slicemill")
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """Parts of a journal record that accompany a change of the plan."""
+    """Changes that a statement commits in the same journal record as the change of the plan."""
 
     replacing: Replacement = NOTHING_REPLACED
     others: Change = field(default_factory=Change)
@@ -77,8 +77,9 @@ class _Statement:
 class RunningCatalog:
     """Declared names, with the queries, tasks, streams and sinks that run.
 
-    `mill` is the id under which tasks and readers write. `handle` makes the handle of a new query. Nothing
-    runs before `open`, because a task with only some of its queries would skip input of its other queries.
+    `mill` is the id of the engine under which tasks and readers write. `handle` makes the handle of a new
+    query. No task runs before `open`, because a task with only some of its queries would skip input of its
+    other queries.
     """
 
     home: Home
@@ -97,16 +98,17 @@ class RunningCatalog:
     plan: Plan = field(default_factory=lambda: Plan(QueryGraph({}), ()))
     queries: dict[str, Query] = field(default_factory=dict)
     opened: bool = False
-    changing: threading.RLock = field(default_factory=threading.RLock)  # held while declarations change
-    reading: bool = False  # sources are read until `stop_reading`
+    # Lock that a thread holds while it changes declarations.
+    changing: threading.RLock = field(default_factory=threading.RLock)
+    reading: bool = False  # True while sources are read, until `stop_reading`
     planner: Planner = field(default_factory=Planner)
-    # Flush the pending table writes of a query that is being dropped; False if the table rejects rows.
+    # Function that writes the last rows of a dropped query into its table; False if the table rejects rows.
     settle: Callable[[QueryDefinition], bool] = lambda _: True
 
     def open(self) -> None:
         """Start all tasks from their committed state.
 
-        All of their queries must be declared before.
+        All queries of these tasks must be declared before.
         """
         with self.dispatcher.paused():
             if not self.opened:
@@ -120,7 +122,7 @@ class RunningCatalog:
         return {name: stream for name, stream in self.dispatcher.streams.items() if AGAIN not in name}
 
     def read_all(self) -> None:
-        """Read all current rows of the sources, without running queries."""
+        """Read all rows that the sources have now, without running queries."""
         self.open()
         self.dispatcher.read_all()
         if self.read_sources:
@@ -179,12 +181,13 @@ class RunningCatalog:
             try:
                 self._adopt(catalog, (), tables, statement)
             except BaseException:
-                if not self.home.is_interrupted:  # otherwise the next start declares the rest
+                # After an interruption the next start declares the remaining statements.
+                if not self.home.is_interrupted:
                     self.home.commit(Change(catalog=undo_entries(replacing.entries, known)))
                 raise
         else:
             self._adopt(catalog, gone, tables, statement)
-        # Pending input of the writers that end has been processed; write its output.
+        # The queries that write tables and end now have processed their input; write their last results.
         self.forget([one.name for one in going if one.name not in dropped_writers and self.settle(one)])
 
     def replace_with(
@@ -197,7 +200,7 @@ class RunningCatalog:
         others: Change,
         staged: StagedChanges,
     ) -> None:
-        """Apply CREATE OR REPLACE, and rebind users of the replaced definitions."""
+        """Apply CREATE OR REPLACE, and bind all statements that use the replaced definitions again."""
         after = in_force([*self.home.statements, *entries])
         catalog, replacing = with_users(catalog, replaced, after, source)
         self._restore_previous(kept.without(after.keys()))
@@ -218,14 +221,14 @@ class RunningCatalog:
         others: Change,
         staged: StagedChanges,
     ) -> None:
-        """Apply ALTER statements: query options and added columns of streams."""
+        """Apply ALTER statements, which change query options or add columns to streams."""
         if altering.altered:
             after = in_force([*self.home.statements, *altering.entries])
             self._restore_previous(kept.without(after.keys()))
         self.change_to(catalog, dropped, altering, others, staged)
 
     def _restore_previous(self, catalog: Catalog) -> None:
-        """Run the previous catalog first, so that its state is restored."""
+        """Run the catalog from before a change first, so that the state of its tasks is restored."""
         if not self.opened:
             self.change_to(catalog, ())
             self.open()
@@ -233,8 +236,8 @@ class RunningCatalog:
     def commit_tables(self, others: Change | None = None, staged: StagedChanges = NOTHING_STAGED) -> None:
         """Commit new table versions for the rows that arrive from now on.
 
-        Rows that arrived earlier are joined with the old versions. The same record has the `staged` changes
-        of table rows and the change `others`.
+        Rows that arrived earlier are joined with the old versions. The same journal record has the `staged`
+        changes of table rows and the change `others`.
         """
         with self.dispatcher.paused(), self.tables.restore_on_failure():
             self.tables.adopt(staged)
@@ -242,15 +245,15 @@ class RunningCatalog:
             if self.opened:
                 self.dispatcher.admit_handed()
                 self._run_tasks(self.plan, self.catalog, change=change)
-            elif not self.home.tasks:  # no pending row needs the old versions
+            elif not self.home.tasks:  # no pending row needs the old table versions
                 self.home.commit(replace(change, tables=self.tables.changes()))
             else:
                 self.home.commit(change)
 
     def begin_anew(self, logs: Collection[str], others: Change) -> None:
-        """Restart failed queries and streams without state, from new rows.
+        """Restart failed queries and streams: they lose their state, and read only rows that arrive now.
 
-        The change `others` is part of the same record.
+        The change `others` is part of the same journal record.
         """
         with self.dispatcher.paused():
             self.dispatcher.admit_handed()
@@ -269,16 +272,16 @@ class RunningCatalog:
         self._run_tasks(plan, self.catalog)
 
     def make_plan(self, catalog: Catalog, replacing: Replacement = NOTHING_REPLACED) -> Plan:
-        """Plan a catalog without applying the plan."""
+        """Return the plan of a catalog, without running it."""
         apart = starts_apart(catalog, self.home, self._can_be_read_again, replacing.logs, replacing.past)
         return self.planner.plan(catalog, query_placements(self.home.tasks), apart)
 
     def _is_declared(self, name: str) -> bool:
-        """Return True for a declared stream, whose rows survive DROP STREAM."""
+        """Return True if a name is a stream with a source, whose stored rows survive DROP STREAM."""
         return name + ERRORS in self.home.logs
 
     def with_past(self, catalog: Catalog, replacing: Replacement) -> Replacement:
-        """Apply the BEGIN of streams to the restarted queries of a replacement.
+        """Add to a replacement the restarted queries that read past rows, as the BEGIN of their streams says.
 
         A changelog whose rows can be emitted again from its state does not restart.
         """
@@ -296,7 +299,7 @@ class RunningCatalog:
         return replace(replacing, past=replacing.past.union(starts.keys() & set(fresh)))
 
     def _reject_second_reads(self, replacing: Replacement) -> None:
-        """Raise if a change would affect a second read of a source."""
+        """Raise if a change affects a stream or query while its source is read again for a backfill."""
         for name in self.dispatcher.streams:
             stream, again, query = name.partition(AGAIN)
             query = query.removesuffix(")")
@@ -313,7 +316,7 @@ class RunningCatalog:
                 )
 
     def _check_new_sockets(self, diff: CatalogDiff) -> None:
-        """Reject new socket streams if each read reconnects; warn of existing ones."""
+        """Reject new streams from sockets if each read reconnects; warn of existing streams from sockets."""
         if self.dispatcher.keeps_connections:
             return
         moved = [stream for stream in diff.redeclared if stream.name in diff.moved]
@@ -333,7 +336,7 @@ class RunningCatalog:
             )
 
     def _can_be_read_again(self, stream: Stream) -> bool:
-        """Return True if a worker can read a source a second time."""
+        """Return True if a worker can read the source of a stream a second time, from its first row."""
         return stream.has_past and self._supply(stream) is Supply.READER
 
     def diff(
@@ -343,7 +346,7 @@ class RunningCatalog:
         dropped: Sequence[str] = (),
         tables: Collection[str] = (),
     ) -> CatalogDiff:
-        """Return what a new catalog changes. Raise if the change is impossible.
+        """Return the difference between the running catalog and a new one. Raise if the change is impossible.
 
         `dropped` are logs of dropped queries, and `tables` are tables that are dropped or get new rows.
         """
@@ -397,7 +400,7 @@ class RunningCatalog:
         )
 
     def _changed_tables(self, catalog: Catalog) -> Iterator[str]:
-        """Yield the tables that are declared otherwise than now."""
+        """Yield the tables of a new catalog that are new or whose declaration has changed."""
         for name, relation in catalog.relations.items():
             if isinstance(relation, Table) and self.catalog.relations.get(name) != relation:
                 yield relation.name
@@ -405,14 +408,13 @@ class RunningCatalog:
     def _adopt(
         self, catalog: Catalog, gone: Sequence[str], dropped_tables: Sequence[str], statement: _Statement
     ) -> None:
-        """Switch to a new catalog, and drop `gone` logs."""
+        """Commit and run a new catalog, and drop the logs named in `gone`."""
         # Start positions in the plan are valid only while no source is read.
         with self._restart_reading(), self.dispatcher.paused():
             tables = {*dropped_tables, *statement.staged.versions}
             diff = self.diff(catalog, statement.replacing, gone, tables)
             _LOGGER.debug("the catalog changes:\n%s", diff)
-            # Everything is checked before anything is registered, so that an error leaves no half-created
-            # query.
+            # All checks precede the registration, so that an error leaves no half-created query.
             self._check_new_sockets(diff)
             sinks = self._open_sinks(diff)
             with self.tables.restore_on_failure():
@@ -424,7 +426,7 @@ class RunningCatalog:
                 self._switch(diff, declared, sinks)
 
     def _commit(self, diff: CatalogDiff, statement: _Statement) -> dict[str, dict[str, Any]]:
-        """Commit a change and run its tasks; return the fields of streams whose retention changes."""
+        """Commit a new catalog and run its tasks; return the journal fields of streams with new retention."""
         replacing, created = diff.replacing, dict(diff.created)
         with self.home.announcing(), self._registered(diff.started, diff.supplies):
             self.home.announce(created)
@@ -458,16 +460,16 @@ class RunningCatalog:
     def _switch(
         self, diff: CatalogDiff, declared: Mapping[str, dict[str, Any]], sinks: Mapping[str, Sink]
     ) -> None:
-        """Update streams, queries and sinks after the commit of their change."""
+        """Update the running streams, queries and sinks after a new catalog is committed."""
         streams = self.dispatcher.streams
         self._declare(diff.streams, declared)
         for name, fields in diff.moved.items():
             streams[name].moved(diff.supplies[name], fields)
         for name, running in streams.items():
-            # A new query reads all rows from now on, so its columns are required at once.
+            # A new query reads all rows that arrive from now on, so its columns are stored at once.
             running.need(diff.needs[name], diff.exchanges.get(name, ()))
         for stream in diff.redeclared:
-            streams[stream.name].lost()  # read the held-back rows again, with the new columns
+            streams[stream.name].lost()  # the held-back rows are read again, with the new columns
         for query in diff.catalog.queries.values():
             if isinstance(query.query, RelationQuery):
                 continue
@@ -496,7 +498,7 @@ class RunningCatalog:
         return found
 
     def _end_second_reads(self) -> None:
-        """Drop the second reads of ended queries, and their logs.
+        """Stop reading sources a second time for backfills that have ended, and drop the logs of these reads.
 
         Call while the driver is paused.
         """
@@ -518,7 +520,7 @@ class RunningCatalog:
 
     @contextmanager
     def _restart_reading(self) -> Iterator[None]:
-        """Restart Spark's source queries after the block."""
+        """Restart the Spark queries that read sources after the `with` block."""
         try:
             yield
         finally:
@@ -527,7 +529,7 @@ class RunningCatalog:
 
     @contextmanager
     def _registered(self, fresh: Sequence[Stream], supplies: Mapping[str, Supply]) -> Iterator[None]:
-        """Register new streams, and remove them if the block raises."""
+        """Register new streams with the driver, and remove them if the `with` block raises."""
         streams = self.dispatcher.streams
         try:
             for stream in fresh:
@@ -542,9 +544,9 @@ class RunningCatalog:
 
     @contextmanager
     def _detach_queries(self, names: Collection[str]) -> Iterator[None]:
-        """Keep results of dropped queries in their handles; forget their sinks.
+        """Copy the results of dropped queries into their handles, and forget the sinks of the queries.
 
-        The handles read the logs again if the record that drops the queries is not written.
+        The handles read the logs again if the `with` block raises and the queries are not dropped.
         """
         handles = {name: self.queries[name] for name in names if name in self.queries}
         try:
@@ -560,15 +562,15 @@ class RunningCatalog:
             self.sinks.forget(name)
 
     def _changed_retention(self, declared: Sequence[Stream]) -> dict[str, dict[str, Any]]:
-        """Return the changed fields of streams whose retention starts or stops."""
+        """Return the changed journal fields of streams whose RETAIN is added or removed."""
         changed = changed_retention(declared, self.home)
         if any(fields[WHOLE] for fields in changed.values()):
-            self.dispatcher.admit_handed()  # rows that arrived earlier may lack columns
+            self.dispatcher.admit_handed()  # rows that arrived earlier may lack columns that are now stored
             changed = changed_retention(declared, self.home)
         return changed
 
     def _declare(self, declared: Sequence[Stream], changed: Mapping[str, dict[str, Any]]) -> None:
-        """Update the declarations of running streams, after the record is committed."""
+        """Update the declarations of running streams, after their change is committed."""
         for stream in declared:
             running = self.dispatcher.streams.get(stream.name)
             if running is not None:
@@ -585,7 +587,7 @@ class RunningCatalog:
         return Supply.READER if has_readers(stream, self.folder, spool) else Supply.SPARK
 
     def _queries_with_new_sink(self, catalog: Catalog) -> list[str]:
-        """Return the queries whose sink or columns change."""
+        """Return the names of the running queries whose sink or columns a new catalog changes."""
         return [
             name
             for name, query in catalog.queries.items()
@@ -595,7 +597,7 @@ class RunningCatalog:
         ]
 
     def _reject_other_tables(self, catalog: Catalog) -> None:
-        """Raise if a persistent sink would get a table of other columns."""
+        """Raise if a sink stores the rows of a changelog, and the columns or key of the changelog change."""
         for name, query in catalog.queries.items():
             known = self.catalog.queries.get(name)
             if known is None or known.schema == query.schema:
@@ -619,7 +621,7 @@ class RunningCatalog:
     def _flush_sinks(self, names: Iterable[str]) -> None:
         """Deliver all pending results of sinks that are about to be removed.
 
-        Raises if a sink rejects them.
+        Raises if a sink rejects the results.
         """
         for name in names:
             left = self.sinks.deliver_rest(name)
@@ -630,12 +632,12 @@ class RunningCatalog:
                 )
 
     def _new_queries(self, catalog: Catalog) -> list[QueryDefinition]:
-        """Return the continuous queries that are new or changed."""
+        """Return the continuous queries of a new catalog that are new or changed."""
         known = self.catalog.queries
         return [one for name, one in catalog.queries.items() if one.continuous and known.get(name) is not one]
 
     def _deletes_of_replaced(self, replacing: Replacement) -> dict[str, Appended]:
-        """Write deletes of all rows of replaced changelogs; return them by log."""
+        """Write a delete for each row of each replaced changelog; return the deletes by log."""
         now, durable = self.clock(), self.home.durable
         found = {
             name: deletes_of_all(self.home.logs[name], schema, now, durable)
@@ -645,7 +647,7 @@ class RunningCatalog:
         return {name: deletes for name, deletes in found.items() if deletes is not None}
 
     def _columns(self, catalog: Catalog, replacing: Replacement) -> dict[str, pa.Schema]:
-        """Return new columns of the logs whose columns or table are replaced."""
+        """Map each log whose columns change, or whose rows are all deleted, to its new columns."""
         computed: list[QueryDefinition | DerivedStream | ComputedStream] = [
             *self._new_queries(catalog),
             *(one for one in catalog.relations.values() if isinstance(one, (DerivedStream, ComputedStream))),
@@ -668,7 +670,7 @@ class RunningCatalog:
             self._run(self.changes.prepare(diff), change or Change())
 
     def _run(self, prepared: PreparedTasks, change: Change, dropped: Sequence[str] = ()) -> None:
-        """Commit a change that also drops logs, and run the tasks of the new plan."""
+        """Commit a change of tasks that also drops logs, and run the tasks of the new plan."""
         tasks = self.changes.commit(prepared, replace(change, dropped_logs=list(dropped)))
         queries = [query for query in prepared.catalog.queries.values() if query.continuous]
         failed = {log: why for task in tasks for log, why in task.failed.items()}
@@ -679,7 +681,7 @@ class RunningCatalog:
             self.dispatcher.forget(prepared.gone, ())
 
     def forget(self, names: Iterable[str]) -> None:
-        """Drop logs; each handle keeps the results of its query."""
+        """Drop the logs of queries. The results stay readable in the handles of the queries."""
         gone = [name for name in names if name in self.home.logs]
         with self._detach_queries(gone):
             self.home.commit(without_logs(gone, self.home, Change()))

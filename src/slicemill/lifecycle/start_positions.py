@@ -1,13 +1,13 @@
-"""Start positions: queries that start in the past, and their inputs.
+"""Start positions: determine where new queries start to read their streams.
 
-A stream's BEGIN says where its queries start, and the FROM of a query overrides it. A query emits the
-same rows whether it is created with its streams or later. Three cases:
+A stream's BEGIN determines where its queries start, and the FROM of a query overrides it. A query emits the
+same rows whether it is created with its streams or later. Three cases are distinguished:
 
-    nothing was read yet       the query starts with its streams
-    the rows are in the log    the query reads the log, as with RETAIN
-    the rows were freed        the source of the stream is read a second time
+    no row was read yet                   the query starts with its streams
+    the rows are stored in the log        the query reads the log, as with RETAIN
+    retention has deleted the rows        the source of the stream is read a second time
 
-Derived streams whose rows were freed are computed again. Some sources can be read only once: sockets,
+Derived streams whose rows were deleted are computed again. Some sources can be read only once: sockets,
 generators, and rows of a program or of Spark. Queries of such a stream start with the rows that arrive from
 now on.
 """
@@ -54,7 +54,7 @@ def starts_apart(
     replaced: Collection[str] = (),
     again: Collection[str] = (),
 ) -> dict[str, BackfillPlan]:
-    """Return the queries and derived streams that need their own task.
+    """Return the queries and derived streams that read past rows, and therefore need a task of their own.
 
     `can_be_read` returns True for streams whose source a worker can read a second time. The backfill of a
     query in `replaced` ends, because its definition is new. Queries in `again` start another backfill.
@@ -91,16 +91,16 @@ def starts_apart(
 
 
 def was_read(stream: str, home: Home | HomeReader) -> bool:
-    """Return True if a stream's source was read before."""
+    """Return True if rows were read from the source of a stream before."""
     fields: Mapping[str, Any] = home.streams.get(stream, {})
     return bool(fields.get("offsets")) or MOVED in fields
 
 
 @dataclass(slots=True)
 class _StartSearch:
-    """Search for the past rows that new statements read.
+    """Search for the past rows that a new query or derived stream needs.
 
-    `written` are the existing logs of tasks.
+    `written` are the logs that tasks have written so far.
     """
 
     catalog: Catalog
@@ -109,7 +109,7 @@ class _StartSearch:
     written: Collection[str]
 
     def of(self, statement: QueryDefinition | DerivedStream) -> BackfillPlan | None:
-        """Return the backfill of a new query. None if it starts now."""
+        """Return the backfill of a new query or derived stream, or None if it reads only new rows."""
         begins_us = statement.begins_us if isinstance(statement, QueryDefinition) else None
         if begins_us == END:
             return None
@@ -126,7 +126,7 @@ class _StartSearch:
         )
 
     def _add(self, query: Continuous | RelationQuery, past: _PastRows, *, direct: bool) -> bool:
-        """Add the past rows that a query reads; return True if any."""
+        """Add the inputs whose past rows a query reads to `past`; return True if there is any."""
         found = False
         for name in relations_of(query):
             relation = self.catalog.relation(name)
@@ -158,9 +158,9 @@ class _StartSearch:
 
     def _add_derived(self, relation: DerivedStream, past: _PastRows) -> bool:
         if relation.name not in self.written:
-            return False  # it starts with this query, and its log has all its rows
+            return False  # a derived stream that starts together with the query has no past rows
         if relation.schema.changelog:
-            return False  # a changelog is always read from its base
+            return False  # a new query reads all changes of a changelog anyway
         if self._is_complete(relation.name) and (past.explicit or self._starts_early(relation)):
             past.kept.add(relation.name)
             return True
@@ -173,9 +173,9 @@ class _StartSearch:
         return True
 
     def _starts_early(self, relation: DerivedStream | View) -> bool:
-        """Return True if a stream below a relation starts early.
+        """Return True if a derived stream or view reads a stream whose queries start with its first row.
 
-        Queries of such a stream start with its first row.
+        Streams that are read through other derived streams or views count too.
         """
         for name in relations_of(relation.query):
             found = self.catalog.relation(name)
@@ -186,7 +186,7 @@ class _StartSearch:
         return False
 
     def _is_whole(self, log: str, owner: str) -> bool:
-        """Return True if a stream's log has all rows and columns."""
+        """Return True if the log of a stream still stores all rows since its first row, with all columns."""
         epoch, newest = self.home.streams[owner].get(WHOLE, (None, None))
         if epoch is None or log not in self.home.logs or self.home.logs[log].freed >= 0:
             return False
@@ -195,7 +195,7 @@ class _StartSearch:
         return newest is None
 
     def _is_complete(self, log: str) -> bool:
-        """Return True if a derived stream's log has all its rows."""
+        """Return True if the log of a derived stream still stores all rows since its first row."""
         if log not in self.home.logs or self.home.logs[log].freed >= 0:
             return False
         return any(
@@ -231,7 +231,7 @@ def backfill_fields(
     reach: dict[str, int | None] = {}
     for log in plan.task.inputs:
         if AGAIN in log:
-            continue  # a second read is consumed from its first row
+            continue  # the log of a source that is read again is read from its first row
         if log in apart.kept:
             first, reach[log] = retention_gap(log, home, catalog)
             before = home.logs[log].last_before(begins_us) if begins_us > BEGINNING else -1
@@ -270,13 +270,13 @@ def backfill_fields(
 
 
 def retention_gap(log: str, home: Home, catalog: Catalog) -> tuple[int, int | None]:
-    """Return the last epoch with missing rows, and their greatest timestamp.
+    """Return the last epoch of a log with deleted or unstored rows, and the greatest timestamp of these rows.
 
-    The log has all rows after that timestamp. The timestamp is None if no row is missing.
+    The log has all rows after that timestamp. The timestamp is None if the log has all rows.
     """
     opened, relation = home.logs[log], catalog.relation(log)
     if opened.changes:
-        return -1, None  # a changelog starts with its base, the table of its folded changes
+        return -1, None  # compaction replaces the old changes of a changelog by a table, so no row is missing
     first, reach = opened.first - 1, None
     if isinstance(relation, Stream):
         owner = catalog.declared_stream(log).name
@@ -288,7 +288,7 @@ def retention_gap(log: str, home: Home, catalog: Catalog) -> tuple[int, int | No
         reach = written[0] if written else None
         missing = opened.freed >= 0
     if missing:
-        # Freed rows may have had the same timestamp.
+        # The deleted rows may have had the same timestamp as the first stored row.
         left = [epoch.min_ts for epoch in opened.epochs(after=first)[:1] if epoch.min_ts is not None]
         known = left[0] if left else opened.max_ts
         reach = max((ts for ts in (reach, known) if ts is not None), default=None)

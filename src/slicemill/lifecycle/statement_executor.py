@@ -1,4 +1,4 @@
-"""Statement executor: applies scripts to the running catalog, all or none.
+"""Statement executor: applies all statements of a script to the running catalog, or none of them.
 
 script ──bind──► reconcile with the stored statements ──► stage row changes ──► one journal record
                                                                                    │
@@ -48,19 +48,19 @@ from slicemill.types import Row
 
 
 class StatementExecutor:
-    """Runs scripts, and knows all versions of the declared names."""
+    """Executes scripts, and returns all definitions that a name has had."""
 
     def __init__(self, running: RunningCatalog, lifecycle: QueryLifecycle, alerts: AlertRunner) -> None:
         self._running = running
         self._lifecycle = lifecycle
         self._alerts = alerts
-        # Cache of `versions`: (kind, name) -> (number of statements in the home at that time, versions)
+        # Cache of `versions`, by kind and name; valid for the given number of statements in the journal.
         self._versions: dict[tuple[str, str], tuple[int, list[QueryVersion]]] = {}
 
     def execute(self, esl: str | SourceText, by: str | None = None) -> list[Statement]:
         """Run the statements of a script, all or none.
 
-        The home records `by` as the user of the statements; default: the user of this process. INSERT,
+        The journal records `by` as the user of the statements, by default the user of this process. INSERT,
         UPDATE, DELETE and TRUNCATE take effect after all declarations.
         """
         return self._execute(esl, by)[0]
@@ -81,11 +81,11 @@ class StatementExecutor:
             raise EslError(source, bound.diagnostics)
 
     def explain_replace(self, esl: str | SourceText) -> list[ReplaceEffect]:
-        """Predict what statements with OR REPLACE would keep, without running them."""
+        """Predict which state and results CREATE OR REPLACE statements would keep, without executing them."""
         return predict_effects(self._running, esl)
 
     def restore(self) -> list[str]:
-        """Declare the home's stored statements; return the names of unreadable statements."""
+        """Declare the statements stored in the home directory; return the names of unreadable statements."""
         kept = self._stored()
         self._running.change_to(kept.catalog, ())
         self._alerts.watch(self._running.catalog.alerts)
@@ -121,7 +121,7 @@ class StatementExecutor:
     def _declare(
         self, bound: BoundScript, kept: StoredStatements, statements: Sequence[Statement], by: str | None
     ) -> Sequence[int]:
-        """Commit declarations and row changes; return the number of rows that each change affects."""
+        """Commit the declarations and table changes of a script; return the row count of each change."""
         running = self._running
         catalog, same, replaced = kept.reconcile(bound)
         log_warnings(bound)
@@ -160,7 +160,7 @@ class StatementExecutor:
     def _stage_changes(
         self, bound: BoundScript, catalog: Catalog, dropped: Sequence[DroppedName]
     ) -> StagedChanges:
-        """Compute the row changes of a script before its declarations take effect."""
+        """Compute the table rows after a script, before the declarations of the script take effect."""
         running = self._running
         gone = [name.name for name in dropped if name.kind == "TABLE"]
         changes = [change for change, _ in bound.changes]

@@ -1,7 +1,7 @@
 """Table sink: write the results of queries into tables exactly once.
 
-One journal record has the new version of the table and the query's position (`written` in `lives`). After
-a crash the next process continues from that position:
+One journal record has the new version of the table and the number of the last epoch (commit) of results that
+the version contains (`written` in `lives`). After a crash the next process continues with the next epoch:
 
     results of q      epochs 7 8 9 │ 10 11
     rows of t         with 7 8 9   │             "tables": {"t": …}, "lives": {"q": {"written": 9}}
@@ -43,7 +43,10 @@ class TableSinkWriter:
         running.settle = self.settle
 
     def look(self) -> None:
-        """Write new results into their tables, unless another thread holds the lock of the tables."""
+        """Write new query results into their tables, at most once per second.
+
+        Do nothing if another thread is changing declarations.
+        """
         now_us = self._running.clock()
         if 0 <= now_us - self._looked_us < _EVERY_US or not self._changing.acquire(blocking=False):
             return
@@ -65,7 +68,7 @@ class TableSinkWriter:
                     pass
 
     def settle(self, query: QueryDefinition) -> bool:
-        """Write the last results of a dropped query. Return False if the table rejects them."""
+        """Write the last results of a dropped query into its table. Return False if they are rejected."""
         home = self._running.home
         table = self._running.catalog.relation(query.options.table or "")
         if not self._running.opened or query.name not in home.logs or not isinstance(table, Table):
@@ -78,12 +81,12 @@ class TableSinkWriter:
             return self._errors.pop(query.name, None) is None
 
     def flush_dropped(self) -> None:
-        """After a start, finish the writes of queries whose DROP was interrupted by a crash."""
+        """Write the last results of queries whose DROP was interrupted by a crash. Call after a start."""
         running = self._running
         for name in [one for one in running.home.logs if INTO in one]:
             owner, _, into = name.partition(INTO)
             declared = running.catalog.queries.get(owner.lower()) or running.catalog.relation(owner)
-            # The log's name ends with a number if the query writes the table in several places.
+            # The name of the log ends with a number if the query writes the same table in several places.
             table = running.catalog.relation(into) or running.catalog.relation(into.rpartition(" ")[0])
             if name.lower() in running.catalog.queries or running.catalog.relation(name) is not None:
                 continue
@@ -93,11 +96,14 @@ class TableSinkWriter:
                     running.forget([name])
 
     def cursors(self) -> list[dict[str, int]]:
-        """Return the number of the last epoch that each query has written; retention keeps later epochs."""
+        """Return, for each query, a map from its log to the last epoch that is written into its table.
+
+        Retention keeps later epochs.
+        """
         return [{query.name: self._written(query)} for query, _ in self._writers()]
 
     def errors(self) -> dict[str, str]:
-        """Return the last write error of each query."""
+        """Map each query whose table rejects its rows to the last error."""
         return dict(self._errors)
 
     def problems(self) -> list[str]:
@@ -119,8 +125,9 @@ class TableSinkWriter:
         return int(self._running.home.lives.get(query.name, {}).get(WRITTEN, -1))
 
     def _write_next(self, query: QueryDefinition, table: Table) -> bool:
-        """Write the next batch of a query's results. Return False if there is none, or if the table rejects
-        it.
+        """Write the next batch of a query's results into its table.
+
+        Return False if there are no new results, or if the table rejects them.
         """
         home = self._running.home
         log = home.logs[query.name]
@@ -147,7 +154,7 @@ class TableSinkWriter:
 
 
 def _changes(log: Log, epoch: Epoch, table: Table) -> Iterator[tuple[bool, Row]]:
-    """Convert an epoch to rows of a table; True marks an insert, False a delete."""
+    """Convert the results of an epoch to pairs of an insert flag (False: delete) and a table row."""
     rows, known = log.read(epoch), from_arrow(log.columns_at(epoch.number))
     own = Schema(tuple(column for column in known if column.name != OP))
     comes = adds(ops_of(rows)).tolist() if log.changes else [True] * rows.num_rows

@@ -1,12 +1,12 @@
 """Versions of tables: each change writes a new version, which the tasks read from the next row on.
 
-    tuples of bid     1    2    3  │  4    5
+    rows of bid       1    2    3  │  4    5
     rows of item      first        │  second          INSERT INTO item …, a refresh, or a start
 
 Each version of a table is a file in the home directory, named by a digest of its content. A file may contain
 only the difference to an earlier version (`storage.table_files`). A task's plan has the name of the file, so
-each process reads the rows once, where it joins them. The journal names the version in force. Tuples that
-arrived before a change are joined with the old rows, also after a crash.
+each process reads the rows once, where it joins them. The journal names the version in force. Stream rows
+that arrived before a change are joined with the old table rows, also after a crash.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _LOGGER = logging.getLogger("slicemill")
 
 
 class RejectedChange(SlicemillError):
-    """Error in one change of a batch. The error rejects the whole batch.
+    """Error in one change (INSERT, UPDATE, …) of a script. No change of the script is applied.
 
-    `index` is the index of the failing change in the batch.
+    `index` is the index of the failing change in the script.
     """
 
     def __init__(self, index: int, problem: SlicemillError) -> None:
@@ -103,17 +103,17 @@ class TableVersions:
         self._given: dict[str, Sequence[Row]] = {}
         self._current: dict[str, StoredTable] = {}
         self._dropped: set[str] = set()
-        # Folder and head (last epoch) of the changelog at the last read, by name of the table over it.
+        # For each table over a changelog: folder and last epoch of the changelog when it was last read.
         self._heads: dict[str, tuple[Path, int]] = {}
         self._contents: dict[str, TableContent] = {}  # rows of recently changed tables
 
     def give(self, name: str, rows: Sequence[Row]) -> None:
-        """Set the rows of a table from Python. These rows replace the source of the table."""
+        """Set the rows of a table from Python. These rows are used instead of the rows of its source."""
         self._given[name.lower()] = rows
 
     @contextmanager
     def restore_on_failure(self) -> Iterator[None]:
-        """Restore the tables if the block raises, because its journal record was not written."""
+        """Restore the tables if the `with` block raises, because its journal record was not written."""
         before = dict(self._given), dict(self._current), set(self._dropped), dict(self._heads)
         try:
             yield
@@ -123,7 +123,7 @@ class TableVersions:
             raise
 
     def take_up(self, catalog: Catalog, dropped: Collection[str] = ()) -> None:
-        """Load a version of every declared table, and drop the versions of all other tables.
+        """Load the rows of every declared table, and drop the rows of tables that are no longer declared.
 
         Tables in `dropped` start empty.
         """
@@ -153,9 +153,9 @@ class TableVersions:
         return before != self._current[table.name]
 
     def _head(self, table: Table) -> tuple[Path, int] | None:
-        """Return the folder and the last epoch of the changelog that a table materializes.
+        """Return the log folder and the last epoch of the changelog whose current rows are the table.
 
-        Return None for other tables.
+        Return None for tables that are not over a changelog.
         """
         log = None if table.materialized is None else self._home.logs.get(table.materialized.name)
         return None if log is None else (log.folder, log.head)
@@ -182,7 +182,7 @@ class TableVersions:
         dropped: Collection[str],
         held: Callable[[View], Sequence[Row]],
     ) -> StagedChanges:
-        """Apply changes in order, and write one new version of each changed table.
+        """Apply INSERT, UPDATE, DELETE and TRUNCATE in order, and write a new version of each changed table.
 
         `catalog` need not be in force yet. Tables in `dropped` start empty. `held` returns the rows of a view
         over a stream.
@@ -228,7 +228,7 @@ class TableVersions:
         return StagedChanges(versions, contents, counts)
 
     def stage_results(self, table: Table, changes: Iterable[tuple[bool, Row]]) -> StagedChanges:
-        """Write a new version of a table with a query's inserts (True) and deletes."""
+        """Write a new version of a table after a query's inserts (True) and deletes (False)."""
         before = self._before(table, ())
         content = self._content(table, before)
         after = content.take_results(changes)
@@ -238,12 +238,12 @@ class TableVersions:
         return StagedChanges(versions, {table.name: content}, [after.count])
 
     def adopt(self, staged: StagedChanges) -> None:
-        """Make staged changes current. The next journal record must name the new versions."""
+        """Make the staged table versions current. The next journal record must name the new versions."""
         self._current.update(staged.versions)
         self._contents.update(staged.contents)
 
     def _before(self, table: Table, dropped: Collection[str]) -> StoredTable | None:
-        """Return the version to which a change applies, or None if the table has no rows."""
+        """Return the version of a table to which a change applies, or None if the table has no rows."""
         if table.name in dropped:
             return None
         if table.name.lower() in self._given and table.name not in self._current:
@@ -267,7 +267,7 @@ class TableVersions:
         """
         new = plain_table(after.added, table.schema)
         if before is None:
-            return self._write_version(table, TableFile(new)), content  # no new row numbers
+            return self._write_version(table, TableFile(new)), content  # the content keeps its row numbers
         gone = np.array(after.gone, np.int64)
         first = content.next - len(after.added)
         file = file_in(before.file).next_version(before.file.name, gone, new, first)
@@ -283,14 +283,14 @@ class TableVersions:
         return {name: self._current[name] for name in tables_of(graph, catalog)}
 
     def rows_as_of_commit(self, tables: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
-        """Replace tables by their committed versions, with which pending stream rows are joined."""
+        """Return the committed version of each table. Stream rows that arrived earlier are joined with it."""
         found = dict(tables)
         for name in tables.keys() & self._home.tables.keys():
             found[name] = StoredTable(self._file(self._home.tables[name]), self._current[name].schema)
         return found
 
     def changes(self) -> dict[str, str | None]:
-        """Return the new table versions to commit.
+        """Return the file of each changed table for the journal record, and None for each dropped table.
 
         Call when no task needs the committed versions any more.
         """
@@ -303,7 +303,7 @@ class TableVersions:
         return changed
 
     def _kept(self, table: Table) -> StoredTable | None:
-        """Return the committed version of a table without a source, or None if there is none."""
+        """Return the committed version of a table whose rows statements change, or None if there is none."""
         kept = self._home.tables.get(table.name)
         if kept is None or not table.owns_rows or table.name.lower() in self._given:
             return None
@@ -312,7 +312,7 @@ class TableVersions:
         return StoredTable(self._file(kept), table.schema)
 
     def _first(self, table: Table) -> StoredTable:
-        """Read a table at a start. If its source cannot be read, keep the committed version."""
+        """Read the source of a table when it is declared; if reading fails, keep the committed version."""
         try:
             return self._taken(table)
         except SlicemillError as problem:
@@ -323,7 +323,7 @@ class TableVersions:
             return StoredTable(self._file(kept), table.schema)
 
     def _taken(self, table: Table) -> StoredTable:
-        """Write a version with the rows of a table's source, or with rows set from Python.
+        """Write a version of a table with the rows of its source, or with rows that a Python program has set.
 
         Rows set from Python for a table without a source are used only once, because statements may change
         them.
@@ -354,7 +354,7 @@ class TableVersions:
         return table_frame(self._spark(), table, self._folder).toArrow() if found is None else found
 
     def _stored(self, table: Table, rows: pa.Table) -> StoredTable:
-        if table.key or table.required:  # raises an error on NULLs or duplicate keys
+        if table.key or table.required:  # `TableContent` raises an error on NULLs or duplicate keys
             numbered = dict(enumerate(plain_rows(rows, table.schema)))
             TableContent(table, NumberedRows(numbered, len(numbered)))
         return self._write_version(table, TableFile(rows))
@@ -394,7 +394,7 @@ Assign = Callable[[Row, QueryEnvironment], Row]
 
 
 class RejectedRows(SlicemillError):
-    """Error of rows that violate a NOT NULL or PRIMARY KEY constraint, with a hint."""
+    """Error: rows violate a NOT NULL or PRIMARY KEY constraint of a table. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")
@@ -404,7 +404,10 @@ class RejectedRows(SlicemillError):
 
 @dataclass(slots=True)
 class RowsAfter:
-    """Effect of a change: numbers of deleted rows, new rows, and count of affected rows."""
+    """Effect of one change on a table: the row numbers of deleted rows, and the new rows.
+
+    `count` is the number of affected rows.
+    """
 
     gone: list[int]
     added: list[Row]
@@ -427,7 +430,7 @@ class TableContent:
             self._take(number, row)
 
     def changed(self, change: TableChange, catalog: Catalog, source: Source) -> RowsAfter:
-        """Apply an INSERT, UPDATE, DELETE or TRUNCATE. `source` returns the rows of other tables."""
+        """Apply INSERT, UPDATE, DELETE or TRUNCATE to the rows; `source` returns the rows of other tables."""
         try:
             after = self._evaluate_change(change, catalog, source)
         except ExpressionError as problem:
@@ -436,7 +439,7 @@ class TableContent:
         return after
 
     def take_results(self, changes: Iterable[tuple[bool, Row]]) -> RowsAfter:
-        """Apply a query's results to the rows: inserts (True) and deletes (False).
+        """Apply a query's results to the table rows: inserts (True) and deletes (False).
 
         An insert replaces the row with the same key. A table without a key keeps all rows.
         """
@@ -561,9 +564,9 @@ class TableContent:
                 yield number, row, inside
 
     def _candidates(self, where: Expr | None) -> Iterable[int]:
-        """Return the numbers of the rows that may satisfy a condition.
+        """Return the row numbers of the rows that may satisfy a WHERE condition.
 
-        The key index finds a condition on the whole key.
+        A condition on the whole primary key is looked up in the index of the key.
         """
         named = dict(_equalities(where, self.table))
         if not self._indices or not all(name in named for name in self.table.key):
@@ -578,7 +581,7 @@ class TableContent:
 def _rows_to_insert(change: InsertRows, table: Table, catalog: Catalog, source: Source) -> Iterator[Row]:
     """Yield the rows of an INSERT in the column order of the table.
 
-    Missing columns are NULL.
+    Columns that the INSERT does not name are NULL.
     """
     lookup = aggregate_lookup(catalog, source)
     env = QueryEnvironment(source)
@@ -622,7 +625,7 @@ def _assigner(assignments: Sequence[tuple[str, Expr]], table: Table, catalog: Ca
 
 
 def _equalities(where: Expr | None, table: Table) -> Iterator[tuple[str, object]]:
-    """Yield the `column = constant` parts of a condition whose two sides have the same type."""
+    """Yield column and constant of each equality in a WHERE condition between values of the same type."""
     for part in conjuncts(where) if where is not None else ():
         if not isinstance(part, Call) or part.function != "=":
             continue
@@ -633,18 +636,18 @@ def _equalities(where: Expr | None, table: Table) -> Iterator[tuple[str, object]
                     yield column.name.removeprefix(f"{table.name}."), other.value
 
 
-# Cache of table versions in each process, by file name
+# Cache of table versions in each process, by file name.
 #
-# A table needs a few current versions, and the versions from which these differ.
+# A process needs a few current versions of tables, and the earlier versions that their files build on.
 
 
-# Cached versions of tables: a few current versions, and the versions that they build on.
+# Number of cached table versions: a few current versions, and the earlier versions that they build on.
 _READ_AT_ONCE = 2 * MOST_FILES
 
 
 @dataclass(frozen=True)
 class NumberedRows:
-    """Rows of a table version by row number. `next` is the number of the next new row."""
+    """Rows of a table version by row number. `next` is the row number of the next new row."""
 
     rows: Mapping[int, Row]
     next: int
@@ -717,7 +720,7 @@ def _rows_in(file: Path, schema: Schema) -> NumberedRows:
 
 @lru_cache(maxsize=16)
 def columns_in(file: Path) -> tuple[Int64s, pa.Table]:
-    """Return the row numbers of a table version, and its rows as columns."""
+    """Return the row numbers of a table version, and its rows as Arrow columns."""
     said = file_in(file)
     own = np.arange(said.first, said.next)
     if said.parent is None:

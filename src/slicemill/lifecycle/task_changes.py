@@ -1,7 +1,7 @@
-"""Transition between plans: tasks continue, start, change or end.
+"""Transition from the running plan to a new plan: tasks continue, start, change or end.
 
-Only tuples that arrive later see a change. So the driver first processes pending input in the tasks upstream
-of a changed task. Then the changed task processes its pending input with its old plan.
+A change of the plan affects only rows that arrive later. So the driver first processes pending input in the
+tasks upstream of a changed task. Then the changed task processes its pending input with its old plan.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _LOGGER = logging.getLogger("slicemill")
 
 @dataclass(slots=True)
 class PreparedTasks:
-    """Units to change, with their plans and the record to commit."""
+    """Tasks of a new plan, with the journal record that commits their changes."""
 
     plan: Plan
     catalog: Catalog
@@ -70,7 +70,7 @@ class PreparedTasks:
 
 @dataclass(slots=True)
 class TaskChanges:
-    """Creation and change of tasks for a plan.
+    """Creates and changes the tasks of the engine when its plan changes.
 
     `subtasks` is the number of partitions of a new task. `placement` is a kind of partitioning to use instead
     of the cheapest kind.
@@ -86,7 +86,10 @@ class TaskChanges:
     def diff(
         self, plan: Plan, catalog: Catalog, replacing: Replacement, tables: Collection[str] = ()
     ) -> tuple[TaskDiff, ...]:
-        """Compare a plan with the running tasks. Tasks that read one of `tables` change."""
+        """Return how each task differs between a new plan and the running plan.
+
+        A task that reads one of `tables` counts as changed.
+        """
         backfills = backfill_tasks(plan.apart, plan.tasks)
         # The plan is sent to workers, so it must not grow with queries of other tasks.
         catalog = catalog.without_queries()
@@ -118,14 +121,15 @@ class TaskChanges:
         return (*found, *map(_ended, ended))
 
     def prepare(self, diff: CatalogDiff) -> PreparedTasks:
-        """Process pending input and return the change to commit. Call while paused.
+        """Process the pending input of changed tasks; return the changes to commit. Call while paused.
 
-        Queries in `anew` start without state, from the rows that arrive now. Queries in `logs` have a new
-        definition and keep the state that still fits. Queries in `past` start in the past instead. Nothing
-        has changed before `commit`, so a crash loses nothing.
+        Queries in `diff.replacing.anew` restart without state, from the rows that arrive now. Queries in
+        `logs` have a new definition and keep the state that still fits. Queries in `past` start in the past
+        instead. Before `commit` no change is durable, so a crash loses nothing.
         """
         prepared = PreparedTasks(diff.plan, diff.catalog)
-        current: list[RunningTask] = []  # tasks before the change, which feed later tasks
+        # Running tasks with their old plans; the tasks later in the loop read their output.
+        current: list[RunningTask] = []
         for part in diff.tasks:
             if part.plan is None:
                 assert part.running is not None, "only a running task ends"
@@ -162,7 +166,10 @@ class TaskChanges:
         prepared: PreparedTasks,
         diff: CatalogDiff,
     ) -> None:
-        """Prepare a task that reads the past; a running task ends its current definition."""
+        """Prepare a backfill task, which reads past rows for a new or replaced query.
+
+        The running task of a replaced query first processes its pending input.
+        """
         query = backfill_tasks(diff.plan.apart, diff.plan.tasks)[plan.task.id]
         apart = diff.plan.apart[query]
         if running is not None:
@@ -174,9 +181,9 @@ class TaskChanges:
         prepared.set_fields(plan.task.id, without_state(running) | fields)
 
     def commit(self, prepared: PreparedTasks, others: Change) -> list[RunningTask]:
-        """Commit the change as one record, and return the tasks to run.
+        """Commit the changes of tasks in one journal record, and return the tasks to run.
 
-        `others` may drop logs; their entries in tasks are dropped too.
+        `others` may drop logs. The fields of tasks then lose what they have about these logs.
         """
         change = replace(
             others,
@@ -184,7 +191,7 @@ class TaskChanges:
             tasks={**others.tasks, **prepared.change.tasks},
             dropped_tasks=[task for task in prepared.gone if task in self.home.tasks],
             dropped_logs=[],
-            # No task needs the old rows any more.
+            # No task needs the old versions of tables any more.
             tables={**self.tables.changes(), **others.tables},
         )
         self.home.commit(without_logs(others.dropped_logs, self.home, change))
@@ -198,7 +205,7 @@ class TaskChanges:
         return tasks
 
     def note_left_out(self, catalog: Catalog) -> None:
-        """Record stored queries that this start does not declare, and warn."""
+        """Record, and warn of, stored queries that are not declared again after a start of the engine."""
         declared = catalog.queries.keys() | catalog.relations.keys()
         change = Change()
         for task, fields in self.home.tasks.items():
@@ -218,9 +225,9 @@ class TaskChanges:
             self.home.commit(change)
 
     def exchanges(self, task: Task, graph: QueryGraph) -> dict[str, Exchange]:
-        """Return how a task partitions its inputs.
+        """Return the partitioning of each input of a task over its subtasks (parallel instances).
 
-        An existing task keeps its placement, if its queries allow it.
+        An existing task keeps its partitioning, if its queries allow it.
         """
         known = self.home.tasks.get(task.id)
         if known is not None:
@@ -233,7 +240,7 @@ class TaskChanges:
         return dict(choose_placement(task, graph, self.subtasks, kind=self.placement).exchanges)
 
     def _refuse_fixed_state(self, task: Task, graph: QueryGraph) -> None:
-        """Raise if a task must change its partitions but cannot move its state."""
+        """Raise if a task must partition its rows by other keys, but its state cannot be moved."""
         running = self.dispatcher.running.task(task.id)
         kept = task.stateful_nodes if running is None else running.plan.task.stateful_nodes
         fixed = [node_id for node_id in fixed_nodes(task, graph) if node_id in kept]
@@ -246,9 +253,9 @@ class TaskChanges:
             )
 
     def _given_us(self, log: str) -> int | None:
-        """Return the time up to which a log's results are complete.
+        """Return the time up to which the log of a query has all results, its last watermark.
 
-        Return None if unknown. A changelog has no such time.
+        Return None if the time is unknown. A changelog has no such time.
         """
         if self.home.logs[log].changes:
             return None
@@ -261,7 +268,7 @@ class TaskChanges:
         return known if BEGINNING < known < END else None
 
     def _create_logs(self, plan: TaskPlan, prepared: PreparedTasks) -> None:
-        """Announce a task's output logs, which the change's record creates."""
+        """Make the output logs of a new task visible. The journal record of the change creates them."""
         created = {
             log: to_arrow(plan.graph[node].schema)
             for node, log in plan.task.outputs
@@ -276,9 +283,9 @@ class TaskChanges:
         return task
 
     def _restarted(self, plan: TaskPlan) -> RunningTask:
-        """Resume a stored task, with other partitions if its queries need them.
+        """Run a stored task from its checkpoint, partitioned differently if its queries need that.
 
-        The checkpoint may have partitions that fit only queries which this start does not declare.
+        The checkpoint may be partitioned by keys that fit only queries which are no longer declared.
         """
         plan = replace(plan, exchanges=self.exchanges(plan.task, plan.graph))
         moved = moved_at_start(plan, self.home)
@@ -291,7 +298,7 @@ class TaskChanges:
         return RunningTask(plan, self.home, self.mill, by_key_alone=by_key_alone)
 
     def _warn_of_missed_rows(self, task: str, logs: Collection[str], prepared: PreparedTasks) -> None:
-        """Warn of queries that are declared again and have missed rows."""
+        """Warn of queries that were not declared for a while and have missed rows in that time."""
         left_out = self.home.tasks[task].get(LEFT_OUT, [])
         back = [log for log in left_out if log in logs]
         if not back:
@@ -342,7 +349,7 @@ class TaskChanges:
         return before
 
     def _finish(self, task: RunningTask, feeding: Sequence[RunningTask]) -> None:
-        """Process all pending input of a task before it ends."""
+        """Process all pending input of a task before the task ends."""
         self.dispatcher.catch_up_upstream(feeding, task.plan.task.inputs)
         self.dispatcher.finish(task)
 

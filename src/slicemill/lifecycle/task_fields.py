@@ -1,4 +1,4 @@
-"""Changes of a task's fields when queries are added or removed."""
+"""Changes of the journal fields of a task when queries are added to the task or removed from it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from slicemill.storage.home import Home
 from slicemill.storage.home_state import SINCE_CHECKPOINT, merge_fields
 from slicemill.time import BEGINNING, END
 
-# Field of a task: logs of queries and streams that the current start has not declared.
+# Journal field of a task: logs of its stored queries that are not declared again after a start.
 LEFT_OUT = "left_out"
-# Fields of a task that are dropped with its state.
+# Journal fields of a task that are removed when the task loses its state.
 _OF_STATE = frozenset(("begun", "due", "failed", "resumable", *SINCE_CHECKPOINT, "latest", "heavy"))
 
 
 def new_fields(plan: TaskPlan, home: Home) -> dict[str, Any]:
-    """Return the fields of a new task, which reads only new epochs.
+    """Return the journal fields of a new task, which reads only rows that arrive from now on.
 
-    A changelog is read from its base: the table that its oldest changes were folded into.
+    A changelog is read from its base, the table that its oldest changes were folded into.
     """
     cursors = _start_cursors(plan.task.inputs, home)
     return {
@@ -59,14 +59,14 @@ def new_fields(plan: TaskPlan, home: Home) -> dict[str, Any]:
 
 
 def without_state(before: RunningTask | None) -> dict[str, Any]:
-    """Return the fields to remove when a task restarts without state."""
+    """Map the journal fields that a task loses when it restarts without state to None."""
     return {} if before is None else dict.fromkeys(before.fields.keys() & _OF_STATE)
 
 
 def keep_watermarks(task: RunningTask, streams: Mapping[str, RunningStream]) -> None:
-    """Keep watermarks at or above those announced before a restart.
+    """Keep the watermarks of streams from falling below their watermarks before a restart.
 
-    For a derived stream this applies to the streams that it reads, because its watermark was at most theirs.
+    The watermark of a derived stream also bounds the streams that it reads, whose watermark it never exceeds.
     """
     graph, catalog = task.plan.graph, task.plan.catalog
     for log, ts in task.input_watermarks().items():
@@ -78,7 +78,7 @@ def keep_watermarks(task: RunningTask, streams: Mapping[str, RunningStream]) -> 
 
 
 def without_new_queries(plan: TaskPlan, known: Collection[str]) -> TaskPlan:
-    """Return the plan without new queries, which must not read older rows."""
+    """Return the plan of a task without its new queries, for rows that arrived before these queries."""
     new = [log for log in _output_logs(plan) if log not in known]
     task, graph = without_outputs(plan.task, plan.graph, new)
     return replace(plan, task=task, graph=graph)
@@ -92,9 +92,10 @@ def fields_with_queries(
     replaced: Collection[str] = (),
     passed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a task's changed fields for the queries of a plan.
+    """Return the changed journal fields of a task that gets the queries of a new plan.
 
-    The task has read all epochs, or `passed` has the fields that skip them (`fields_without_pending`). New
+    The task has read all epochs of its inputs, or `passed` has the fields that skip the unread epochs
+    (`fields_without_pending`). New
     queries and queries of `anew` read only rows that arrive from now on. New joins also get stored rows of
     other joins in the task, where these rows suffice (S23). A query of `replaced` keeps state whose content
     name is still in use, and takes over other state that has all rows it needs. If no state is missing, its
@@ -128,7 +129,7 @@ def fields_with_queries(
     failed = {log: why for log, why in before.failed.items() if log in written and log not in anew}
     new = frozenset(written).difference(known)
     if new and reads_changes(plan, home):
-        # The task has no other query, and its old state is of no use.
+        # A task that reads a changelog has one query, so the old state of the task is not needed any more.
         return {
             **without_state(before),
             **new_fields(plan, home),
@@ -144,7 +145,7 @@ def fields_with_queries(
         members |= {log: list(members_behind(graph, roots[log])) for log in written if log not in new}
     served, since = admit_queries(members, new, {}, since)
     alone = {name: (None, None) for log in new for name in fresh(log)}
-    # Queries of joins may add an input to the task, or remove one.
+    # A join that is added to the task or removed from it may change the inputs of the task.
     inputs, checkpoint = plan.task.inputs, fields["checkpoint"]
     cursors = {log: fields["cursors"].get(log, home.logs[log].head) for log in inputs}
     kept = {log: checkpoint["cursors"].get(log, cursors[log]) for log in inputs}
@@ -154,7 +155,7 @@ def fields_with_queries(
         "joined_on": join_keys_of(plan.task, graph, before.fields.get("joined_on")),
         "cursors": cursors,
         "checkpoint": {**checkpoint, "cursors": kept},
-        # A replay from an older checkpoint would need the plan of that time.
+        # A replay of rows from the previous checkpoint would need the previous plan.
         "checkpoint_before": None,
         "input_watermarks": marks,
         # Results that waited for a log which the task no longer reads belong to a removed query.
@@ -175,7 +176,7 @@ def fields_with_queries(
 
 
 def _state_names(plan: TaskPlan, logs: Collection[str]) -> set[str]:
-    """Return the names of the state that a task keeps for queries."""
+    """Return the content names of the operator states that a task stores for the queries of some logs."""
     return {
         name
         for root, log in plan.task.outputs
@@ -193,17 +194,17 @@ def reads_changes(plan: TaskPlan, home: Home) -> bool:
 
 
 def _start_cursors(logs: Iterable[str], home: Home) -> dict[str, int]:
-    """Return by input the last epoch that a new reader skips.
+    """Map each input log to the last epoch that a new reader skips.
 
-    The cursor is -1 for a changelog, which is read from its base.
+    The number is -1 for a changelog, which is read from its base.
     """
     return {log: -1 if home.logs[log].changes else home.logs[log].head for log in logs}
 
 
 def fields_without_pending(task: RunningTask, home: Home) -> dict[str, Any]:
-    """Return the changed fields of a task that skips its pending input.
+    """Return the journal fields with which a task skips its pending input and drops its state.
 
-    All of its queries have failed.
+    All queries of the task have failed.
     """
     heads = {log: home.logs[log].head for log in task.plan.task.inputs}
     marks = task.input_watermarks()
@@ -215,10 +216,10 @@ def fields_without_pending(task: RunningTask, home: Home) -> dict[str, Any]:
 def redistribution_fields(
     plan: TaskPlan, before: RunningTask, checkpoint: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields that redistribute a task's checkpoint, if necessary.
+    """Return the journal fields of a task whose state has to move to other subtasks, or {}.
 
-    Redistribution is necessary if the partitions or heavy keys no longer fit. `runtime.rescale` moves the
-    state to the new partitions.
+    The state has to move if the new plan partitions rows differently, or does not allow heavy keys. A heavy
+    key has so many rows that they are spread over subtasks. `runtime.rescale` moves the state.
     """
     was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
     heavy = before.fields.get("heavy") or []
@@ -228,10 +229,10 @@ def redistribution_fields(
 
 
 def moved_at_start(plan: TaskPlan, home: Home) -> dict[str, Any]:
-    """Return the fields that move a stored task to its plan's partitions.
+    """Return the journal fields of a stored task whose plan partitions rows by other keys than before.
 
-    Return no fields if the task has these partitions already. Rows after the checkpoint are replayed in the
-    new partitions.
+    Return {} if the partitioning is unchanged. Rows after the checkpoint are replayed with the new
+    partitioning.
     """
     fields = home.tasks[plan.task.id]
     was = restore_placement(plan.task, plan.graph, fields["placement"])
@@ -242,7 +243,7 @@ def moved_at_start(plan: TaskPlan, home: Home) -> dict[str, Any]:
         "placement": Placement.of(plan.exchanges).plain(),
         "heavy": None,
         "checkpoint": {"placement": fields["placement"], "heavy": heavy, **fields["checkpoint"]},
-        "checkpoint_before": None,  # it has the old partitions
+        "checkpoint_before": None,  # the previous checkpoint has the old partitioning
     }
 
 
@@ -252,7 +253,7 @@ def missing_logs(
     home: Home,
     replaced: Collection[str] = (),
 ) -> dict[str, pa.Schema]:
-    """Return the logs to create for streams and queries.
+    """Return the name and columns of each log that has to be created for streams and queries.
 
     Raises if an existing log has other columns. Logs in `replaced` may change their columns.
     """
@@ -272,7 +273,7 @@ def missing_logs(
 
 
 def without_logs(names: Collection[str], home: Home, change: Change) -> Change:
-    """Return a change that also drops logs and their entries in tasks."""
+    """Return a change that also drops logs and removes these logs from the journal fields of tasks."""
     gone = [name for name in names if name in home.logs]
     dropped_tasks, tasks = list(change.dropped_tasks), dict(change.tasks)
     for task, known in home.tasks.items() if gone else ():
@@ -299,7 +300,7 @@ def without_logs(names: Collection[str], home: Home, change: Change) -> Change:
 
 
 def without_names(names: Collection[str], gone: Collection[str]) -> list[str] | None:
-    """Return a list field without some names; None if nothing is left."""
+    """Return a list without some names, or None if no name is left."""
     return [name for name in names if name not in gone] or None
 
 
@@ -308,7 +309,7 @@ def _output_logs(plan: TaskPlan) -> list[str]:
 
 
 def _eviction_time(before: RunningTask, logs: Collection[str]) -> int:
-    """Return the time up to which a task has evicted input rows.
+    """Return the time up to which a task has evicted rows of some input logs from its state.
 
     Eviction follows the watermark of the last run, which may be later than the last row. A row is kept until
     the watermark of every query that reads its input has passed it.
@@ -323,10 +324,10 @@ def _eviction_time(before: RunningTask, logs: Collection[str]) -> int:
 
 
 def newest_ts(logs: Collection[str], home: Home) -> int | None:
-    """Return the greatest timestamp of some inputs.
+    """Return the greatest timestamp of all rows that have arrived in some input logs.
 
-    A query that is added now reads all later rows. Arrived tuples that no query needed are not in the log,
-    but count too. A changelog does not count, because it is read from its beginning.
+    A query that is added now reads all later rows. Arrived rows that no query needed are not in the log, but
+    count too. A changelog does not count, because it is read from its beginning.
     """
     newest = [home.logs[log].max_ts for log in logs if not home.logs[log].changes]
     newest += [newest_tuple(home.streams[log]) for log in logs if log in home.streams]
@@ -334,7 +335,7 @@ def newest_ts(logs: Collection[str], home: Home) -> int | None:
 
 
 def query_placements(tasks: Mapping[str, Mapping[str, Any]]) -> TaskAssignments:
-    """Return the task of each log, and the states to share."""
+    """Return the task that writes each log, and the join state of each task that new joins can share."""
     task_of = {
         log: task for task, fields in tasks.items() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
     }
@@ -348,13 +349,14 @@ def query_placements(tasks: Mapping[str, Mapping[str, Any]]) -> TaskAssignments:
 
 
 def complete_from_of(query: str, graph: QueryGraph, tasks: Iterable[RunningTask]) -> int | None:
-    """Return the time from which results are complete. None if unknown."""
+    """Return the timestamp from which the results of a query are complete, or None if unknown."""
     tasks = list(tasks)
     task = next((one for one in tasks if query in one.since), None)
     if task is None:
         return None
     since = task.since[query]
-    latest = BEGINNING if since is None else since  # None: no row had arrived before the query
+    # `since` is None if no row had arrived before the query was created.
+    latest = BEGINNING if since is None else since
     for log in task.reads(query):
         if graph[graph.streams.get(log, log)].schema.changelog:
             # The query is as complete as the table that it reads.

@@ -1,7 +1,7 @@
-"""Removal of logs that no statement declares; interrupted statements leave such logs behind.
+"""Removal of logs (stored rows of streams and queries) that no statement declares.
 
-Earlier versions wrote up to three records for one statement: its logs, its tasks, its text. A crash
-between two records left names that could neither be used nor dropped. The client got no answer
+Earlier versions of slicemill wrote up to three journal records for one statement: its logs, its tasks, its
+text. A crash between two records left names that could neither be used nor dropped. The client got no answer
 to the interrupted statement, so the logs are removed when the home directory is opened.
 """
 
@@ -22,14 +22,13 @@ _LOGGER = logging.getLogger("slicemill")
 def remove_undeclared(home: Home) -> list[str]:
     """Remove logs and streams that no statement declares. Return the names of the removed logs.
 
-    The logs of a stream are kept after DROP STREAM. These logs are removed only if the stream was never
-    declared.
+    The logs of a stream are kept after DROP STREAM. They are removed only if the stream was never declared.
     """
     in_use = {name for kind, name in in_force(home.statements) if kind in ("query", "relation")}
     declared_once = {entry["name"].lower() for entry in home.statements if entry.get("kind") == "relation"}
     gone: list[str] = []
     streams: list[str] = []
-    # The log of a second read of a source is dropped with its query.
+    # The log of a source that is read a second time for a query is dropped with the query.
     for name in (log for log in home.logs if AGAIN not in log):
         stream = _stream_of(name, home.logs)
         if stream is not None:
@@ -51,7 +50,7 @@ def remove_undeclared(home: Home) -> list[str]:
 
 
 def _stream_of(log: str, logs: Collection[str]) -> str | None:
-    """Return the declared stream to which a log belongs, or None."""
+    """Return the stream to which a log of rows, late rows or bad rows belongs, or None."""
     for suffix in ("", ERRORS, LATE, HELD):
         stream = log.removesuffix(suffix)
         if log.endswith(suffix) and stream + ERRORS in logs:

@@ -1,4 +1,4 @@
-"""Ad hoc queries over views. The rows in the window of each view are stored in a log."""
+"""Ad hoc queries over views. A log stores the rows in the window of each view."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def window_rows(view: View, home: Home, watermark: Callable[[str], int]) -> list
 
 
 def first_epochs_in_use(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
-    """Return for each view the number of the first epoch that its window still needs."""
+    """Map each view to the first epoch of its log that its window still needs."""
     freed = {}
     for view in views:
         log = home.logs.get(view.name)

@@ -1,4 +1,4 @@
-"""Scheduling of tasks: policies, run statistics, choice of the next task, and capacity planning.
+"""Scheduling of tasks: policies, statistics of runs, choice of the next task, and capacity planning.
 
 A task is the set of operators that the driver schedules as one.
 

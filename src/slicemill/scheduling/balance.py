@@ -1,7 +1,8 @@
 """Load balancing: move subtasks (parallel instances of tasks) from busy workers to idle workers.
 
-The load of a subtask is its recent share of a core. A move costs a checkpoint and a restore. So a subtask
-moves only after loads have been uneven for several rounds, and then stays on its worker for several rounds.
+The load of a subtask is its recent share of a CPU core. A move costs a checkpoint and a restore of the state.
+So a subtask moves only after loads have been uneven for several rounds, and then stays on its worker for
+several rounds.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-# Task id and subtask number
+# Task id, and number of the subtask in the task.
 SubtaskId: TypeAlias = tuple[str, int]
 
-# permitted difference of load between two workers, as a share of a core
+# Permitted difference of load between two workers, as a share of a CPU core.
 _UNEVEN = 0.15
-# number of uneven rounds in a row before a move, and of rounds for which a moved subtask stays
+# Number of consecutive uneven rounds before a move, and of rounds for which a moved subtask stays.
 _LOOKS, _REST = 3, 10
-# load above which a worker falls behind, so that its subtasks move at once
+# Load above which a worker falls behind, so that its subtasks move at once.
 _FULL = 0.8
-# minimum share of the load difference that a move must remove
+# Minimum share of the load difference between two workers that a move must remove.
 _WORTH = 0.2
 
 
@@ -51,7 +52,7 @@ def best_move(
     gap = totals[busiest] - totals[idlest]
     if gap <= _UNEVEN:
         return None
-    # Load difference of both workers after the move; 0 if the subtask has half of the difference now.
+    # Load difference of both workers after the move of each subtask of the busiest worker.
     left = {
         subtask: abs(gap - 2 * loads.get(subtask, 0.0)) for subtask, worker in at.items() if worker == busiest
     }
@@ -63,11 +64,11 @@ def best_move(
 
 @dataclass(slots=True)
 class Balancer:
-    """Load balancer between workers. `decide` is called at regular intervals."""
+    """Load balancer between workers. The driver calls `decide` at regular intervals."""
 
-    _uneven: int = 0  # number of uneven rounds in a row
+    _uneven: int = 0  # number of consecutive rounds with uneven loads
     _looks: int = 0
-    _resting: dict[SubtaskId, int] = field(default_factory=dict)  # last round on the present worker
+    _resting: dict[SubtaskId, int] = field(default_factory=dict)  # last round in which a moved subtask stays
 
     def decide(
         self, loads: Mapping[SubtaskId, float], at: Mapping[SubtaskId, int], fixed: Mapping[int, float]

@@ -1,7 +1,8 @@
 """Batches: pending rows and costs of all ready tasks, as columns for a scheduling policy.
 
-Processing a batch of N rows takes B(N) = a + b·N. Scheduling of single tuples is the case N = 1, a = 0. With
-a > 0, a larger batch costs less per row. Policies that use the wait limit how long a small batch waits.
+Processing a batch of N rows takes B(N) = a + b·N seconds, where a is the fixed cost of a run and b the cost
+per row. Scheduling of single rows is the case N = 1, a = 0. If a > 0, a larger batch costs less per row.
+Policies that use the wait of the oldest row limit how long a small batch waits.
 
 A decision over a thousand ready tasks must take well below a millisecond. So a policy is a function of whole
 columns, and a column that the policy does not use is not computed.
@@ -18,9 +19,9 @@ from slicemill.kernels.arrays import Floats
 from slicemill.scheduling.portions import Aim, Positions, TaskColumns
 
 QUANTUM_S = 0.02
-"""Target duration of a message to a worker, and of a run while other tasks wait."""
+"""Target duration in seconds of a run of a task while other tasks wait, and of a message to a worker."""
 _MOST_OVERHEAD = 0.2
-"""Maximum share of fixed cost in a run that leaves pending rows. Shorter runs would waste time."""
+"""Maximum share of the fixed cost in the duration of a run that does not read all pending rows."""
 
 
 def rows_within(
@@ -31,7 +32,8 @@ def rows_within(
 ) -> Floats:
     """Return the number of rows that a run can process within the quantum (target duration).
 
-    The run may exceed the quantum if overhead would otherwise take more than `most_overhead` of it.
+    The run may exceed the quantum if fixed cost would otherwise take more than the share `most_overhead` of
+    it.
     """
     overhead = np.asarray(overhead, np.float64)
     with np.errstate(divide="ignore"):  # the cost per row may be 0
@@ -41,24 +43,24 @@ def rows_within(
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Pending input of all ready tasks, one entry per task.
+    """Pending input of all ready tasks, as columns with one entry per task.
 
-    Times are in seconds.
+    All times are in seconds.
     """
 
     tasks: Positions
     """Position of each task in the columns of `figures`."""
     figures: TaskColumns
     rows: Floats
-    """N: number of rows that the run would read, at least 1."""
+    """N: number of rows that the next run of the task would read, at least 1."""
     worth: Floats
-    """N in units of results: a row of a join input counts more if it has more matches (P23)."""
+    """N weighted by expected results: a row of a join input counts more if it has more matches (P23)."""
     pending: Floats
-    """Number of all pending rows. It exceeds `rows` if the quantum limits the run."""
+    """Number of all pending rows of the task, of which the next run may read only `rows`."""
     wait: Floats
-    """W: wait of the oldest row, always above 0 so that other factors order tasks with new rows (A12)."""
+    """W: wait of the oldest pending row, always above 0, so that products with W are never 0 (A12)."""
     slack: Floats
-    """Time until the deadline of the batch, or infinity without a deadline."""
+    """Time until the deadline of the batch, or infinity if the batch has no deadline."""
     idle: Floats
     """Time since the last run of the task."""
 
@@ -66,7 +68,7 @@ class Batches:
         return len(self.rows)
 
     def only(self, entries: Positions) -> Batches:
-        """Return the batches at these indexes."""
+        """Return only the batches at the given indexes."""
         columns = (self.rows, self.worth, self.pending, self.wait, self.slack, self.idle)
         return Batches(self.tasks[entries], self.figures, *(column[entries] for column in columns))
 

@@ -1,7 +1,7 @@
-"""Capacity planning: measured costs of tasks, and required cores.
+"""Capacity planning: predict from measured costs of tasks how many CPU cores the queries need.
 
 A job is one round of the driver: messages to workers, their answers, and a commit. A job runs each of its
-tasks as one subtask, or as one subtask per core for a task that is partitioned by key. Jobs, subtasks, and
+tasks as one subtask. A task that is partitioned by key runs as one subtask per core. Jobs, subtasks, and
 the delivery of each task's results have fixed costs that do not depend on the number of rows. Times are in
 seconds (§4.3).
 """
@@ -26,9 +26,9 @@ class Output:
     """Results per input row."""
     is_query: bool = True
     weight: float = 1.0
-    """Weight of a result."""
+    """Weight of a result of the query in weighted metrics."""
     within_s: float | None = None
-    """Bound on the response time, or None."""
+    """Bound on the response time in seconds (service level of the query), or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class TaskCost:
         return cores if self.splits else 1
 
     def longest_s(self, rows: float, cores: int) -> float:
-        """Return the duration of each subtask if rows are evenly distributed."""
+        """Return the duration of each subtask of a run, if rows are evenly distributed over subtasks."""
         return self.task_s + self.row_s * rows / self.subtasks(cores)
 
 
@@ -62,9 +62,9 @@ class Costs:
         return BatchCost(self.job_s + task.driver_s + task.task_s, per_row)
 
     def together_s(self, runs: Sequence[tuple[TaskCost, float]], cores: int) -> float:
-        """Return the duration of a job that runs several tasks on `cores` cores.
+        """Return the duration of a job that runs several tasks on `cores` CPU cores.
 
-        Each task runs on the first free core.
+        Each subtask runs on the first free core.
         """
         free = [0.0] * cores
         for task, rows in runs:
@@ -73,7 +73,7 @@ class Costs:
         return self.job_s + sum(task.driver_s for task, _ in runs) + max(free)
 
     def rates(self, streams: Mapping[str, float]) -> dict[str, float]:
-        """Return the rows per second of each log, at given rates of the streams."""
+        """Return the rows per second that each log gets, at given rates of the source streams."""
         rates = dict(streams)
         for task in self.tasks:
             rows = task_rate(task, rates)
@@ -81,12 +81,12 @@ class Costs:
         return rates
 
     def utilisation(self, streams: Mapping[str, float], cores: int) -> float:
-        """Return the utilisation ρ: required work per second over available core seconds.
+        """Return the utilisation ρ: required work per second, divided by the number of CPU cores.
 
-        A task without partitions can use only one core. So the result is the maximum of two values: the work
-        of all tasks over all cores, and the work of a single task over the cores that it can use. Fixed costs
-        of jobs and tasks are ignored, because larger batches reduce their share. If the result is below 1,
-        tasks keep up once batches are large enough.
+        A task that is not partitioned can use only one core. So the result is the maximum of two values: the
+        work of all tasks over all cores, and the work of a single task over the cores that it can use. Fixed
+        costs of jobs and tasks are ignored, because larger batches reduce their share. If the result is below
+        1, tasks keep up once batches are large enough.
         """
         rates = self.rates(streams)
         work = {task.id: task_rate(task, rates) * task.row_s for task in self.tasks}
@@ -94,9 +94,9 @@ class Costs:
         return max([sum(work.values()) / cores, *single])
 
     def ideal_s(self, log: str, cores: int) -> float:
-        """Return the ideal time T of a query result: its response time without other load.
+        """Return the ideal time T of the results in a log: their response time without other load.
 
-        T is the time of a single row through all tasks that lead to the log, without other load.
+        T is the time of a single row through all tasks that lead to the log.
         """
         for task in self.tasks:
             if any(output.log == log for output in task.outputs):
@@ -105,7 +105,7 @@ class Costs:
         return 0.0
 
     def streams(self) -> list[str]:
-        """Return the logs that no task writes: the declared streams."""
+        """Return the names of the input logs that no task writes: the streams with a source."""
         written = {output.log for task in self.tasks for output in task.outputs}
         return sorted({log for task in self.tasks for log in task.inputs} - written)
 

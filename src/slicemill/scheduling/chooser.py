@@ -1,4 +1,4 @@
-"""Chooser: select the tasks to run next, by policy and with protection from starvation.
+"""Chooser: select the tasks to run next by a scheduling policy, but let no task starve.
 
 The driver and `slicemill simulate` use it:
 
@@ -22,10 +22,13 @@ GUARDED_EVERY = 10
 
 
 def rank_batches(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
-    """Return the indexes of up to `count` batches, by descending priority, then by descending wait."""
+    """Return the indexes of the `count` batches with the highest priority, ordered by priority.
+
+    Among equal priorities the batch with the longest wait precedes.
+    """
     priority = policy.priority(batches)
     if count < len(batches):
-        # Sort only the best batches: sorting all batches takes longer.
+        # Only the best batches are sorted, because sorting all batches takes longer.
         least = np.partition(priority, len(batches) - count)[len(batches) - count]
         best = np.flatnonzero(priority >= least)
         order = best[np.lexsort((-batches.wait[best], -priority[best]))][:count]
@@ -37,7 +40,7 @@ def rank_batches(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
 
 @dataclass(slots=True)
 class Chooser:
-    """Selection of the next tasks: by policy, but no task starves.
+    """Selects the tasks to run next by a scheduling policy, but lets no task starve.
 
     Usually the policy decides. Once per `guarded_every` decisions, the task with the longest wait runs first
     instead, if it has waited for more than `patience` seconds. So tasks with low priority also run under
@@ -48,7 +51,7 @@ class Chooser:
     patience: float = PATIENCE_S
     guarded_every: int = GUARDED_EVERY
     components: dict[str, Policy] = field(default_factory=dict)
-    """Policies of connected components of the query graph.
+    """Scheduling policies of single components (connected parts) of the query graph.
 
     The key is the name of any stream or query in the component. If a component has several entries, the last
     one applies.
@@ -70,9 +73,10 @@ class Chooser:
     def choose(
         self, batches: Batches, count: int = 1, within: Iterable[tuple[Policy, Positions]] = ()
     ) -> list[int]:
-        """Return the indexes of up to `count` batches to run, in the order of the policy.
+        """Return the indexes of up to `count` batches to run, in the order of the scheduling policy.
 
-        `within` has the components with their own policy, and the positions of their batches. Priorities of
+        `within` has the policy of each component (connected part of the query graph) that has its own policy,
+        and the positions of the component's batches. Priorities of
         two policies cannot be compared. So the global policy determines the turns of a component, and the
         component's policy determines which of its tasks runs in each turn (M4). The starvation guard may put
         another task first.

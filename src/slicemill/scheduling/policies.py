@@ -2,8 +2,8 @@
 
     policy_named("hnr").priority(batches)
 
-The priority functions are in `scheduling.priorities`. The module `scheduling.priorities` needs NumPy and is
-imported at the first call of `priority`, so that checking `SET policy = 'hnr'` in a script is fast.
+The priority functions are in `scheduling.priorities`. This module needs NumPy and is imported at the first
+call of `priority`, so that checking `SET policy = 'hnr'` in a script is fast.
 """
 
 from __future__ import annotations
@@ -25,10 +25,7 @@ _WITH_NUMBER = re.compile(r"\s*(\w+)\s*(?:\(\s*(\d+(?:\.\d*)?|\.\d+)\s*\))?\s*")
 
 
 DEFAULT_POLICY = "default"
-"""Name that removes the own policy of a component.
-
-The global policy then applies again.
-"""
+"""Policy name with which a component of the query graph gets the global policy again."""
 
 
 class UnknownPolicyError(SlicemillError):
@@ -43,11 +40,11 @@ class Policy:
     aim: str
     """Metric that the policy minimises."""
     formula: str
-    """Function of `scheduling.priorities` that computes its priorities."""
+    """Name of the function in `scheduling.priorities` that computes the priorities of this policy."""
     linear: bool = True
-    """True if the priority is c + g · wait, with c and g of the task alone.
+    """True if the priority is c + g · wait, where c and g depend only on the task.
 
-    This applies to runs without overhead.
+    This holds for runs without fixed cost.
     """
     beta: float | None = None
     """Parameter of `fas`, between 0 (response time) and 1 (freshness).
@@ -88,7 +85,7 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
 
 
 def policy_named(text: str) -> Policy:
-    """Return the policy with this name, for example `hnr` or `fas(0.5)`.
+    """Return the scheduling policy with a given name, for example `hnr` or `fas(0.5)`.
 
     >>> policy_named("FAS(0.250)").name, policy_named(" hnr ").name
     ('fas(0.25)', 'hnr')

@@ -1,4 +1,4 @@
-"""Portions: the queries and downstream tasks from which a task's priority is computed.
+"""Portions: the queries and downstream tasks from which the priority of a task is computed.
 
 A task may serve many queries: its own queries, which get results in the same run, and queries of downstream
 tasks that read its logs. A run of the task has a value, for example the number of results. Each query has its
@@ -6,11 +6,12 @@ own ideal time T (response time without other load), so the value of a run is a 
 
     V = Σ w_i / (work of the task and of downstream tasks)    w_i = α·S (rates), α·S/T (slowdown), α·S/T²
 
-The downstream tasks of a derived stream need not run together with the task that writes it. So only the part
-of the tree of readers that maximises V counts. This part is the priority-defining tree (P27). The tree is
-found by cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they
-increase the slope. With "rows that no longer wait" instead of results, the same cut gives the tasks of Chain
-(M7).
+Here α is the weight of a result, and S the number of results per input row. The downstream tasks of a derived
+stream need not run together with the task that writes it. So only the part of the tree of readers that
+maximises V counts. This part is the priority-defining tree (P27). The tree is found greedily (M6, M9). The
+slope of a tree is its value per second of work. Readers are added in order of descending slope, while they
+increase the slope of the tree. If rows that no longer wait count instead of results, the same rule gives the
+tasks of the policy Chain (M7).
 """
 
 from __future__ import annotations
@@ -28,16 +29,19 @@ from slicemill.kernels.arrays import Floats
 
 
 class Aim(IntEnum):
-    """Unit in which the value of a run is measured, for example results or processed rows."""
+    """Unit in which the value of a run is measured, for example results or processed rows.
+
+    α is the weight of a result, S the results per input row, and T the ideal time of a query.
+    """
 
     RESPONSE = 0
     """Weighted results: Σ α·S."""
     SLOWDOWN = 1
-    """Σ α·S/T."""
+    """Weighted results divided by ideal time: Σ α·S/T."""
     BALANCE = 2
-    """Σ α·S/T²."""
+    """Weighted results divided by the squared ideal time: Σ α·S/T²."""
     MEMORY = 3
-    """Rows that no longer wait."""
+    """Rows that are no longer pending after the run."""
     PATH = 4
     """Results of the query with the highest rate."""
     ALL = 5
@@ -54,7 +58,7 @@ class QueryGroup:
     """α of each query: weight of a result."""
     ideal_s: float
     within_s: float = math.inf
-    """Strictest bound on the response time."""
+    """Strictest bound on the response time of these queries, in seconds."""
 
     @property
     def value(self) -> float:
@@ -75,9 +79,9 @@ class WorkTree:
     readers: tuple[tuple[float, WorkTree], ...] = ()
 
     def query_groups(self) -> Iterator[tuple[float, QueryGroup]]:
-        """Yield the queries of this and all downstream tasks, each with its rows per input row.
+        """Yield the query groups of this task and all downstream tasks, each with a ratio of rows.
 
-        The ratio is the number of rows that the query gets per input row of the task.
+        The ratio is the number of rows that the query gets per input row of this task.
         """
         for served in self.served:
             yield 1.0, served
@@ -87,7 +91,7 @@ class WorkTree:
 
 
 class Portion(NamedTuple):
-    """Task with those downstream tasks that count for its priority.
+    """Value and cost of a task, together with the downstream tasks that count for its priority.
 
     A run over N input rows takes overhead + per_row · N.
     """
@@ -105,7 +109,7 @@ class Portion(NamedTuple):
         return Portion(self.value + other.value, self.overhead + other.overhead, self.per_row + other.per_row)
 
     def behind(self, share: float, rows: float) -> Portion:
-        """Return value and cost per input row of the upstream task, instead of per own input row.
+        """Return this portion with value and cost per input row of the upstream task, not per own input row.
 
         `share` is the number of rows that the upstream task emits per input row. With few rows the reader may
         get none, so its overhead is multiplied by the probability of a row.
@@ -114,7 +118,7 @@ class Portion(NamedTuple):
 
 
 def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
-    """Return the portion of a work tree that counts for the priority, for about `rows` pending rows."""
+    """Return the part of a work tree that counts for the priority, if about `rows` rows are pending."""
     if aim is Aim.PATH:
         return _best_path(tree, rows)
     if aim is Aim.ALL:
@@ -125,7 +129,7 @@ def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
 def _cut(tree: WorkTree, aim: Aim, rows: float) -> list[Portion]:
     """Cut a work tree into portions, of which the first contains the task itself.
 
-    The other portions are ordered by descending slope: value per second of work.
+    The other portions are ordered by descending value per second of work.
     """
     below = [
         part.behind(share, rows)
@@ -175,21 +179,21 @@ class TaskColumns:
         self.portions = np.zeros((len(Aim), 3, count))
         """For each `Aim`: value, overhead and cost per row of the portion."""
         self.queries = np.ones(count)
-        """Number of queries of the task and of downstream tasks."""
+        """Number of queries of each task and of its downstream tasks."""
         self.weight = np.ones(count)
-        """α: mean weight of a result of these queries."""
+        """α: mean weight of a result of the queries of each task and of its downstream tasks."""
         self.selectivity = np.zeros(count)
-        """S: selectivity of equal queries that would be stale as often (P32)."""
+        """S: selectivity with which equal queries would be stale as often as those of the task (P32)."""
         self.ideal_time = np.ones(count)
-        """T: minimum over these queries.
+        """T: minimum ideal time of the queries of each task and of its downstream tasks.
 
         Waiting increases the slowdown of the query with the smallest T most.
         """
         self.within = np.full(count, np.inf)
-        """Strictest bound on the response times of these queries."""
+        """Strictest bound on the response times of the queries of each task and of its downstream tasks."""
 
     def set(self, position: int, tree: WorkTree, rows: float) -> None:
-        """Compute the statistics of a task whose runs read about `rows` rows."""
+        """Store the statistics of a task whose runs read about `rows` rows."""
         self.portions[:, :, position] = [portion(tree, aim, rows) for aim in Aim]
         shares: list[float] = []
         weights: list[float] = []
@@ -213,7 +217,7 @@ class TaskColumns:
         weight: npt.ArrayLike = 1.0,
         queries: npt.ArrayLike = 1.0,
     ) -> TaskColumns:
-        """Return the statistics of tasks that have no downstream tasks.
+        """Return the statistics of tasks of which none has downstream tasks.
 
         All queries of a task have one ideal time.
         """
@@ -237,7 +241,7 @@ class TaskColumns:
 
 
 def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: float) -> float:
-    """Return the common selectivity S at which all queries would together be as often stale.
+    """Return the selectivity S at which equal queries would be stale as often as the given queries.
 
     After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. This probability is not linear in
     S, so the mean selectivity would give another probability.
@@ -250,7 +254,7 @@ def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: 
     return float(1 - np.average(fresh, weights=weights) ** (1 / rows))
 
 
-# Positions of tasks in columns, or of batches
+# Positions of tasks or batches in columns.
 
 
 Positions: TypeAlias = npt.NDArray[np.intp]

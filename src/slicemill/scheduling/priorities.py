@@ -16,28 +16,32 @@ from slicemill.scheduling.portions import Aim
 
 
 def fcfs_priority(batches: Batches) -> Floats:
-    """First come, first served: return the wait. Minimises the longest response time (P11)."""
+    """First come, first served: return the wait of the oldest pending row of each task.
+
+    Minimises the longest response time (P11).
+    """
     return batches.wait
 
 
 def round_robin_priority(batches: Batches) -> Floats:
-    """Round robin: return the time since the task's last run. Used as a baseline (P11)."""
+    """Round robin: return the time since the last run of each task. Used as a baseline (P11)."""
     return batches.idle
 
 
 def srpt_priority(batches: Batches) -> Floats:
-    """Shortest remaining processing time: prefer the task with the least work to process all its rows.
+    """Shortest remaining processing time: prefer the task with the least work on its pending rows.
 
-    The work includes all downstream tasks, as if no operator dropped a row.
+    The work includes that of all downstream tasks, as if no operator dropped a row.
     """
     _, per_row = batches.cost()
     return 1 / (batches.ideal_time + per_row * (batches.rows - 1))
 
 
 def rb_priority(batches: Batches) -> Floats:
-    """Rate based: return the results per second of the best path to a query.
+    """Rate based: return the results per second of work on the best path from a task to a query.
 
-    Optimal within one query. `hr_priority` adds up the results of all queries that a task serves.
+    The policy is optimal within one query. `hr_priority` adds up the results of all queries that a task
+    serves.
     """
     return batches.rate(Aim.PATH)
 
@@ -55,25 +59,26 @@ def ml_priority(batches: Batches) -> Floats:
 
 
 def hr_priority(batches: Batches) -> Floats:
-    """Highest rate: return weighted results per second. Minimises the mean response time (P12)."""
+    """Highest rate: return weighted results per second of work. Minimises the mean response time (P12)."""
     return batches.rate(Aim.RESPONSE)
 
 
 def hnr_priority(batches: Batches) -> Floats:
-    """Highest normalised rate: return the sum of results / ideal time, per second of work.
+    """Highest normalised rate: return results divided by ideal time, per second of work.
 
-    The ideal time is the response time without other load. This policy minimises the mean slowdown (P13).
+    The ideal time of a query is its response time without other load. The value is summed over all queries.
+    This policy minimises the mean slowdown (P13).
     """
     return batches.rate(Aim.SLOWDOWN)
 
 
 def lsf_priority(batches: Batches) -> Floats:
-    """Longest stretch first: return the slowdown so far. Minimises the greatest slowdown (P14)."""
+    """Longest stretch first: return the slowdown (wait / ideal time) so far. Minimises its maximum (P14)."""
     return batches.wait * (1 / batches.ideal_time)
 
 
 def brt_priority(batches: Batches) -> Floats:
-    """Balance response time: return results per second times wait.
+    """Balance response time: return results per second of work, multiplied by the wait.
 
     Minimises the ℓ2 norm of response times (P16).
     """
@@ -81,14 +86,14 @@ def brt_priority(batches: Batches) -> Floats:
 
 
 def bsd_priority(batches: Batches) -> Floats:
-    """Balance slowdown: return normalised results per second times slowdown so far.
+    """Balance slowdown: return normalised results per second of work, multiplied by the slowdown so far.
 
     Minimises the ℓ2 norm of slowdowns (P15).
     """
     return batches.wait * batches.rate(Aim.BALANCE)
 
 
-# Freshness-aware scheduling: count the stale results that become fresh per second of work (P32-P34)
+# Freshness-aware scheduling counts the stale results that become fresh per second of work (P32-P34).
 #
 # With N pending rows and selectivity S, an output is stale with probability 1 - (1 - S)^N. The work B(N)
 # makes it fresh. The formula uses N^β for N: β = 1 optimises freshness, β = 0 optimises response time as
@@ -131,29 +136,30 @@ def fas_priority(batches: Batches, beta: float = 1.0) -> Floats:
 def chain_priority(batches: Batches) -> Floats:
     """Chain: return how many rows stop being pending, per second of work.
 
-    Minimises pending rows (P11, M7). The priority is the slope of the first segment in the progress chart of
-    the task and its downstream tasks. A downstream task on the same segment has at least this slope, so it
-    runs next. Downstream tasks behind a cut of the chart have their own, lower priority.
+    Minimises pending rows (P11, M7). The progress chart of a task and its downstream tasks shows pending rows
+    over work. The priority is the slope of the first segment of this chart. A downstream task on the same
+    segment has at least this slope, so it runs next. Downstream tasks of later segments have their own, lower
+    priority.
     """
     return batches.rate(Aim.MEMORY)
 
 
 def edf_priority(batches: Batches) -> Floats:
-    """Earliest deadline first. Meets all deadlines of service levels if that is possible (P24).
+    """Earliest deadline first: meet all deadlines of service levels if that is possible (P24).
 
     Tasks without a deadline run last.
     """
     return -batches.slack
 
 
-# Hybrid policy: EDF for batches that can meet their deadline, highest rate for late batches (P25)
+# Hybrid policy: earliest deadline first, but highest rate for batches that miss their deadline (P25).
 #
 # The policy minimises the delay after the deadlines. A late batch runs first if it ends before the earliest
 # deadline that can still be met. The policy has no parameter.
 
 
 def late(time: Floats, slack: Floats) -> npt.NDArray[np.bool_]:
-    """Return True for batches that would miss their deadline even if they ran now.
+    """Return a mask of the batches that would miss their deadline even if they ran now.
 
     The lab's simulator of aggregates compiles this function for scalars.
     """
@@ -161,10 +167,10 @@ def late(time: Floats, slack: Floats) -> npt.NDArray[np.bool_]:
 
 
 def hybrid_priority(batches: Batches) -> Floats:
-    """Merge batches in order of deadline with late batches in order of rate.
+    """Hybrid policy: merge batches ordered by deadline with late batches ordered by rate.
 
-    The sort key of a late batch is its own work plus the work of all late batches before it. So it precedes
-    the batches with later deadlines.
+    The sort key of a late batch is its own work plus the work of all late batches before it. So a late batch
+    precedes the batches with later deadlines.
     """
     overhead, per_row = batches.cost()
     # A batch meets its deadline only if all its pending rows are processed before the deadline.

@@ -1,11 +1,11 @@
 """Simulation of the driver in virtual time, to predict response times under a scheduling policy.
 
 A job is one round of the driver. Jobs run one after the other. A job runs tasks in the order of the policy
-until each core has work for a quantum (target duration). Its results are available when the job ends. A run
-reads as many pending polls of a source as fit into the quantum, but at least one. If no other task waits, the
-run reads all polls. The simulation uses the same `Chooser` as the driver. All rows of a poll have one arrival
-time, so they are counted, not sampled: under any policy, the first n input rows of a task cause floor(S·n)
-results (P6-P9, P29-P31).
+until each CPU core has work for a quantum (target duration). Its results are available when the job ends. A
+run of a task reads as many pending polls of a source as fit into the quantum, but at least one. If no other
+task waits, the run reads all polls. The simulation uses the same `Chooser` as the driver. All rows of a poll
+have one arrival time, so they are counted, not sampled: under any policy, the first n input rows of a task
+cause floor(S·n) results (P6-P9, P29-P31).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class QueryOutcome:
     most_waiting: int = 0
 
     def record(self, arrival: float, departure: float, results: int, ideal_s: float) -> None:
-        """Record a number of results that have the same arrival and departure time."""
+        """Record `results` results that have the same arrival time and the same departure time."""
         response = departure - arrival
         self.figures.response.merge(_equal(response, results))
         self.figures.slowdown.merge(_equal(response / ideal_s, results))
         self.stale.add(arrival, departure)
 
     def merge(self, other: QueryOutcome, share: float) -> None:
-        """Merge another outcome of the query, which covers the share `share` of the total duration."""
+        """Add another outcome of the same query, which covers the share `share` of the total duration."""
         self.figures.merge(other.figures)
         self.staleness += share * (other.staleness - self.staleness)
         self.mean_waiting += share * (other.mean_waiting - self.mean_waiting)
@@ -66,16 +66,16 @@ class Outcome:
 
     queries: dict[str, QueryOutcome]
     loaded_s: float
-    """Time at which the last row arrived."""
+    """Time in seconds at which the last row arrived."""
     lasted_s: float = 0.0
-    """Time at which the last result was available."""
+    """Time in seconds at which the last result was available."""
     busy_s: float = 0.0
     jobs: int = 0
     mean_waiting: float = math.nan
     most_waiting: int = 0
 
     def merge(self, other: Outcome) -> None:
-        """Merge another outcome under the same policy."""
+        """Add the outcome of another simulation or measurement under the same policy."""
         share = other.lasted_s / (self.lasted_s + other.lasted_s)
         for name, query in self.queries.items():
             query.merge(other.queries[name], share)
@@ -94,13 +94,13 @@ class Outcome:
 
     @property
     def staleness(self) -> float:
-        """Return the mean staleness over all queries: the mean share of time with outdated results."""
+        """Return the mean staleness of all queries: the share of time in which results were outdated."""
         known = [query.staleness for query in self.queries.values()]
         return sum(known) / len(known) if known else math.nan
 
     @property
     def behind_s(self) -> float:
-        """Return the time that was needed after the last arrival to process all remaining rows."""
+        """Return the seconds from the arrival of the last row to the last result."""
         return self.lasted_s - self.loaded_s
 
 
@@ -135,7 +135,7 @@ class _Queue:
     def groups_to_read(self, most_rows: float) -> tuple[int, int]:
         """Return how many groups of rows a run reads, and how many rows these groups have.
 
-        At least one part is read. Further parts are read while the total is at most `most_rows`.
+        At least one group is read. Further groups are read while the total is at most `most_rows`.
         """
         count = rows = 0
         for part in self.parts:
@@ -156,12 +156,12 @@ class _Queue:
 def simulate_arrivals(
     costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll], quantum_s: float = QUANTUM_S
 ) -> Outcome:
-    """Simulate these polls until all rows are processed."""
+    """Simulate the driver for given polls of sources, until all rows are processed."""
     return _Simulation(costs, cores, chooser, arrivals, quantum_s).run_to_end()
 
 
 class _TaskRun(NamedTuple):
-    """Run of a task in a job, with the numbers of row groups and rows that the run reads."""
+    """Run of a task in a job, with the number of row groups and of rows that the run reads."""
 
     task: TaskCost
     parts: int
@@ -215,7 +215,7 @@ class _Simulation:
         self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
 
     def _chosen(self, ready: Sequence[TaskCost], now: float) -> list[_TaskRun]:
-        """Return the runs of the next job, in the order of the policy, until each core's quantum is used."""
+        """Return the runs of the next job in the order of the policy, so that each core's quantum is used."""
         batches = self._batches(ready, now)
         busy_s = [0.0] * self._cores
         runs = []
@@ -241,7 +241,7 @@ class _Simulation:
         # The wait counts from arrival at the source, also for rows that another task has emitted.
         wait = np.array([max(now - queue.parts[0].arrival, _LEAST_WAIT_S) for queue in queues])
         pending = np.array([float(queue.rows) for queue in queues])
-        # The driver measures costs per task, so the simulation uses costs per task.
+        # The driver measures the cost of each task, so the simulation uses the same cost.
         overhead = [task.task_s for task in ready]
         per_row = [task.row_s / task.subtasks(self._cores) for task in ready]
         shared_s = self._quantum_s if len(ready) > 1 else math.inf
@@ -258,16 +258,16 @@ class _Simulation:
         )
 
     def _update_statistics(self, position: int, rows: int) -> None:
-        """Update the statistics of a task if the number of its pending rows has doubled or halved."""
+        """Recompute the statistics of a task if its number of pending rows has about doubled or halved."""
         size = rows.bit_length()
         if self._figured[position] != size:
             self._figures.set(position, self._trees[position], float(rows))
             self._figured[position] = size
 
     def _job(self, runs: Sequence[_TaskRun], now: float) -> float:
-        """Run a job over the rows that are pending now.
+        """Run a job over the rows that are pending now, and return the time at which it ends.
 
-        Return its end. Rows that arrive during the job wait for the next job.
+        Rows that arrive during the job wait for the next job.
         """
         end = now + self._costs.together_s([(run.task, run.rows) for run in runs], self._cores)
         self._admit(end)
@@ -300,7 +300,7 @@ class _Simulation:
 
 
 def _results(per_row: float, read: int, taken: Sequence[_Rows]) -> list[tuple[float, int]]:
-    """Return the arrival time and number of the results of each group of rows.
+    """Return the arrival time and the number of the results that each group of rows causes.
 
     `read` is the number of rows that the task has read before.
     """
@@ -342,7 +342,7 @@ def _tree(task: TaskCost, costs: Costs, cores: int) -> WorkTree:
     return WorkTree(alone.overhead, alone.per_row, tuple(served), tuple(readers))
 
 
-# Simulated traffic: rows per poll of a source (P36, P37)
+# Simulated traffic: number of rows at each poll of a source (P36, P37).
 #
 # Traffic is steady, Poisson, bursty, or recorded. At each poll, all rows since the previous poll become
 # visible, and the time of the poll is their arrival time. Bursts are synthetic. Their durations are Pareto
@@ -351,7 +351,7 @@ def _tree(task: TaskCost, costs: Costs, cores: int) -> WorkTree:
 
 
 Shape = Callable[[Floats, np.random.Generator], Floats]
-"""Cumulative arrivals by time, in seconds at the mean rate."""
+"""Function from times to the number of rows that have arrived, at a mean rate of one row per second."""
 
 _BURST_RATE = 5.0
 _BURST_S = 1.0
@@ -368,7 +368,7 @@ class Poll(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Rate and shape (for example bursty) of a stream's traffic, or its recorded polls."""
+    """Traffic of a stream: its mean rate and shape (for example bursty), or its recorded polls."""
 
     rate: float
     shape: str = "steady"

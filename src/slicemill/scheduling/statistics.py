@@ -1,4 +1,4 @@
-"""Run statistics of a task: cost of a run and selectivity, for scheduling policies and for display.
+"""Statistics of the runs of a task: cost of a run and selectivity, for scheduling and for display.
 
 The cost of a run over N rows is a + b·N, fitted to past runs of the task. The cost is the duration of the
 slowest subtask, without waiting time.
@@ -15,12 +15,12 @@ from slicemill.metrics.run_record import RunRecord, SubtaskRecord
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import SharedJoin, WindowJoin
 
-# Statistics of a subtask, for load balancing, placement and display (S52)
+# Statistics of a subtask, for load balancing, placement and display (S52).
 
 
 @dataclass(slots=True)
 class SubtaskStatistics:
-    """Totals of a subtask since it was created in this process.
+    """Totals of a subtask (parallel instance of a task) since it was created in this process.
 
     `state_bytes` is the current size, not a total.
     """
@@ -44,7 +44,7 @@ class SubtaskStatistics:
         return {**asdict(self), "cpu_s": round(self.cpu_s, 6)}
 
 
-# overhead of a run in seconds that is assumed until a run has been measured
+# Fixed cost of a run in seconds that is assumed until a run has been measured.
 _FIRST_GUESS_S = 0.002
 
 
@@ -58,18 +58,18 @@ class TaskStatistics:
     cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
     inputs: dict[str, float] = field(default_factory=dict)
-    """Number of recent rows, by input; older rows count less (exponential decay)."""
+    """Number of recent rows of each input log. Older rows count less (exponential decay)."""
     subtasks: dict[int, SubtaskStatistics] = field(default_factory=dict)
-    rows_read: dict[str, int] = field(default_factory=dict)  # number of rows of all runs, by input
-    # Number of row pairs of all runs and subtasks, by join.
+    rows_read: dict[str, int] = field(default_factory=dict)  # rows of all runs, by input
+    # Number of row pairs that each join has compared, in all runs and subtasks.
     compared: dict[str, int] = field(default_factory=dict)
 
     def add(self, record: RunRecord) -> None:
-        """Add a run to the statistics."""
+        """Add the figures of one run of the task to the statistics."""
         for log, number in record.read.items():
             self.inputs[log] = self.cost.decay * self.inputs.get(log, 0.0) + number
             self.rows_read[log] = self.rows_read.get(log, 0) + number
-        # The cost of the first run is skipped, because it includes compilation and imports.
+        # The cost of the first run is not counted, because it includes compilation and imports.
         if self.runs:
             self.cost.observe(record.rows, record.seconds)
         self.runs += 1
@@ -94,13 +94,13 @@ class TaskStatistics:
     def selectivity(self, log: str) -> float:
         """Return the mean number of rows that the task writes to a log per input row.
 
-        Return 1 without data.
+        Return 1 if no run has been measured.
         """
         known = self.selectivities.get(log)
         return 1.0 if known is None else known.value
 
     def worth(self, log: str) -> float:
-        """Return the relative weight of a row of one join input.
+        """Return the weight of a row of one join input, relative to the mean row of all inputs.
 
         The mean weight over the rows of all inputs is 1. Each result pair is emitted when its later row
         arrives, so every input causes about the same number of pairs. A row of an input with few rows
@@ -124,27 +124,27 @@ class TaskStatistics:
             self.inputs = dict(kept["inputs"])
 
 
-# Adaptive statistics: selectivity over windows of rows, and cost of a run by regression (P21)
+# Adaptive statistics: selectivity over windows of rows, and cost of a run by regression (P21).
 
 
 _LEAST_OVERHEAD = 0.1
-"""Minimum overhead, as a share of the shortest recent run.
+"""Minimum fixed cost of a run, as a share of the duration of the shortest recent run.
 
-If all runs have similar sizes, noise can make the fitted overhead 0. The ideal time would then be almost 0,
+If all runs have similar sizes, noise can make the fitted fixed cost 0. The ideal time would then be almost 0,
 and slowdowns relative to it would be unbounded.
 """
 
 _LEAST_S = 1e-6
-"""Minimum measured duration of a run, because clocks may be coarse."""
+"""Minimum duration of a run in seconds that is recorded, because clocks may be coarse."""
 
 
 @dataclass(slots=True)
 class Selectivity:
     """Selectivity of an operator: exponential average over windows of `window` input rows.
 
-    A new window has the weight `alpha`. Without a prior value (`is_guess`), the selectivity is the ratio of
-    the counts so far, until the first window is full. Without this rule, the first few rows would have
-    the weight of a full window.
+    A new window has the weight `alpha`. If the initial value is a guess (`is_guess`), the selectivity is the
+    ratio of the counts so far, until the first window is full. Otherwise the first few rows would have the
+    weight of a full window.
     """
 
     value: float
@@ -155,15 +155,15 @@ class Selectivity:
     _outputs: int = 0
 
     def observe(self, inputs: int, outputs: int) -> bool:
-        """Count the input and output rows of a run; return True if the selectivity has changed.
+        """Add the input and output rows of a run; return True if the selectivity has changed.
 
-        The caller then recomputes priorities.
+        If it has changed, the caller recomputes priorities.
         """
         self._inputs += inputs
         self._outputs += outputs
         before, is_full = self.value, self._inputs >= self.window
         if self.is_guess:
-            # One is added to each count, because open windows may still emit results.
+            # One is added to both counts, because open windows may still emit results.
             self.value = (self._outputs + 1) / (self._inputs + 1)
         elif is_full:
             self.value = (1 - self.alpha) * before + self.alpha * self._outputs / self._inputs
@@ -178,9 +178,9 @@ class BatchCost:
 
     The line is fitted to past runs with exponential decay. Other load on the machine multiplies the duration
     of a run by a factor, so relative errors are minimised (weight 1 / time²). Absolute errors would hide the
-    overhead, which is most of the time of small runs. These weights favour quick runs. So the line is then
-    scaled to match the total time of all runs. Until runs of two sizes have been seen, the initial values
-    supply the missing coefficient.
+    overhead, the fixed cost, which is most of the time of small runs. These weights favour quick runs. So the
+    line is then scaled to match the total time of all runs. Until runs of two sizes have been measured, the
+    initial values supply the missing coefficient.
     """
 
     overhead: float = 0.05
@@ -218,7 +218,7 @@ class BatchCost:
             self.per_row = max(slope, 0.0)  # a run over more rows is never cheaper
         self.overhead = max(mean_time - self.per_row * mean_rows, _LEAST_OVERHEAD * self._quickest)
         if mean_rows:
-            # The raised overhead lowers the cost per row, so that the line still passes through the mean run.
+            # A raised overhead lowers the cost per row, so that the line still passes through the mean run.
             self.per_row = max(mean_time - self.overhead, 0.0) / mean_rows
         raised = self._time / (self.overhead * self._runs + self.per_row * self._rows)
         self.overhead *= raised
@@ -238,7 +238,7 @@ class BatchCost:
         return self.of(1)
 
 
-# Ideal time T: the response time of a result without other load (P22)
+# Ideal time T: the response time of a result without other load (P22).
 #
 # A run over N rows takes a + b·N. A join result is made from several rows, and T is the work on all of them,
 # as `slicemill_lab.charts.composites` defines it for operators. The part of T that is spent on the last of
@@ -255,7 +255,7 @@ class CompositeOrigin(NamedTuple):
     parts: tuple[MadeOf, ...]
 
 
-# Origin of a row: a log, or a combination of logs
+# Origin of a row: one log, or a combination of several logs.
 MadeOf: TypeAlias = str | CompositeOrigin
 
 
@@ -267,9 +267,9 @@ class LogOrigin(NamedTuple):
 
 
 def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf:
-    """Return the logs from whose rows an operator makes its rows.
+    """Return the logs from whose rows an operator makes its output rows.
 
-    `known` initially has the log of each source. The function uses it as a cache.
+    `known` initially has the log of each source node. The function uses it as a cache.
     """
     if node_id not in known:
         node = graph[node_id]
@@ -280,9 +280,9 @@ def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf
 
 
 def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
-    """Return the ideal time of a log's rows: their response time without other load.
+    """Return the ideal time of the rows of a log: their response time without other load.
 
-    The ideal time is 0 for declared streams, which no task writes.
+    The ideal time is 0 for streams with a source, which no task writes.
     """
     if log not in writers:
         return IdealTime(0.0, 0.0)
@@ -292,7 +292,7 @@ def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
 
 
 def _rows(made_of: MadeOf, written: LogOrigin, writers: Mapping[str, LogOrigin]) -> IdealTime:
-    """Return the ideal time (response time without other load) of rows, without the run's overhead."""
+    """Return the ideal time (response time without other load) of rows, excluding fixed cost of runs."""
     if isinstance(made_of, str):
         row, row_s = ideal_time(made_of, writers), written.statistics.cost.per_row
         return IdealTime(row.whole_s + row_s, row.last_s + row_s)

@@ -1,4 +1,4 @@
-"""Load shedding: choice of the tuples to drop at load or memory limits.
+"""Load shedding: choice of the tuples (rows) to drop when a limit of lag or memory is reached.
 
-The package does no input or output. The engine and the reference engine (oracle) use it.
+The modules do no input or output. The engine and the reference engine (oracle) use them.
 """

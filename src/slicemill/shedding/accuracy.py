@@ -1,4 +1,4 @@
-"""Accuracy of temporal results with missing tuples (L9-L13).
+"""Accuracy of the results of a temporal query after load shedding has dropped tuples (L9-L13).
 
 A temporal query merges tuples with equal values and adjacent periods. Such a sequence of tuples is a *run* of
 equal values, and each run becomes one result row, with the interval of the run. Without load shedding the
@@ -31,9 +31,9 @@ class Preference(StrEnum):
     Intervals with an equal begin or end are nested.
     """
 
-    STRICT = "P"  # relation of disjoint intervals
-    WEAK = "Q"  # relation of intervals with a partial overlap
-    INDIFFERENT = "I"  # relation of intervals of which one contains the other
+    STRICT = "P"  # the intervals are disjoint
+    WEAK = "Q"  # the intervals overlap partially
+    INDIFFERENT = "I"  # one interval contains the other
 
 
 def preference(x: Interval, y: Interval) -> Preference:
@@ -55,10 +55,9 @@ def similarity(x: Interval, y: Interval) -> Fraction:
 
 
 def jaccard(fragments: Sequence[int]) -> Fraction:
-    """Return the Jaccard similarity of exact and approximate values (L11).
+    """Return the Jaccard similarity of exact and approximate result values, without intervals (L11).
 
-    Intervals are ignored. `fragments` has the number of result rows that load shedding left of each exact
-    row.
+    `fragments` has, for each exact result row, the number of result rows that load shedding left of it.
     """
     union = sum(max(1, count) for count in fragments)
     return Fraction(sum(min(1, count) for count in fragments), union) if union else Fraction(1)
@@ -86,13 +85,13 @@ class AccuracySums(NamedTuple):
 def accuracy_sums(
     exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]
 ) -> AccuracySums:
-    """Return numerator and denominator of the accuracy, to be summed over many outputs."""
+    """Return numerator and denominator of the accuracy of one output, to be summed over many outputs."""
     shares = sum(_length(approximate.get(run, ())) / _length([one]) for run, one in exact.items())
     return AccuracySums(float(shares), _results(exact, approximate))
 
 
 def _results(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> int:
-    """Return the denominator of accuracy: the number of results.
+    """Return the denominator of the accuracy: the number of exact and approximate results.
 
     A fragment of a run counts even if the run is not in the exact result, because a condition may hold for
     the fragment and not for the run.
@@ -106,7 +105,7 @@ def _length(intervals: Sequence[Interval]) -> int:
 
 
 def accuracy(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> Fraction:
-    """Return the accuracy of values and intervals, from 0 to 1 (L13).
+    """Return the accuracy of result values and intervals after load shedding, from 0 to 1 (L13).
 
     Both arguments have intervals by run number. A run is a sequence of adjacent tuples with equal values.
 
@@ -118,7 +117,7 @@ def accuracy(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[I
     return Fraction(shares, results) if results else Fraction(1)
 
 
-# Sample of exact runs of equal values, with which results after load shedding are compared (L25)
+# Sample of exact runs of equal values, with which results after load shedding are compared (L25).
 #
 # The begin and end of each run are recorded before any of its tuples is dropped, and remain recorded when all
 # its tuples are dropped. The accuracy of the remaining tuples is computed from them. This accuracy is exact,
@@ -146,8 +145,8 @@ def run_sample_size(capacity: int) -> int:
 class OriginalRun:
     """Run of equal values as it was before load shedding.
 
-    `last_begin` and `last_number` are begin and number of the last tuple of the run. `lost_begin` is the
-    begin of the latest dropped tuple of the run.
+    `last_begin` and `last_number` are the begin and the arrival number of the last tuple of the run.
+    `lost_begin` is the begin of the latest dropped tuple of the run.
     """
 
     values: Values
@@ -199,7 +198,7 @@ class RunSample:
             known.lost_begin = max(known.lost_begin, last)
 
     def expire(self, passed: Callable[[Hashable, OriginalRun], bool]) -> None:
-        """Drop the sampled runs for which `passed` is true, which have left the window."""
+        """Remove the sampled runs for which `passed` returns True, because they have left the window."""
         self._keep(lambda partition, _, original: not passed(partition, original))
         if not self._count:
             self.halvings = 0
@@ -213,7 +212,7 @@ class RunSample:
         return 0.5**self.halvings
 
     def samples(self, run: int) -> bool:
-        """Return True if the run with this number is sampled."""
+        """Return True if the run of equal values with a given number belongs to the sample."""
         return not self.halvings or splitmix64(run, SEED) & ((1 << self.halvings) - 1) == 0
 
     def _keep(self, wanted: Callable[[Hashable, int, OriginalRun], bool]) -> None:
@@ -225,7 +224,7 @@ class RunSample:
         self._count = sum(map(len, self._partitions.values()))
 
 
-# Report of load shedding: dropped tuples, and accuracy over time (L25)
+# Report of load shedding: dropped tuples, and accuracy over time (L25).
 
 
 BUCKETS = 64
@@ -235,7 +234,7 @@ SLIDES = 128
 @stored_as("shed.bucket", version=1)
 @dataclass(slots=True)
 class Bucket:
-    """Accuracy of the outputs in one interval of time."""
+    """Accuracy of the outputs in one interval of time, as numerator and denominator."""
 
     begin: int
     end: int
@@ -250,9 +249,9 @@ class Bucket:
 @stored_as("shed.report", version=1)
 @dataclass(slots=True)
 class AccuracyReport:
-    """Number of arrived and dropped tuples, and accuracy by time bucket.
+    """Report of load shedding: number of arrived and dropped tuples, and accuracy by time bucket.
 
-    The number of buckets is limited: adjacent buckets are merged.
+    Adjacent buckets are merged, so that their number is limited.
     """
 
     arrived: int = 0
@@ -281,11 +280,11 @@ class AccuracyReport:
 @stored_as("shed.memory_report", version=1)
 @dataclass(slots=True)
 class MemoryReport(AccuracyReport):
-    """Report of a temporal query with a memory budget.
+    """Report of load shedding in a temporal query with a memory budget.
 
-    `dropped` counts tuples dropped before they left the window. `runs` is the number of runs of equal values
-    among all tuples. `capacity` is the maximum number of stored tuples, and `in_window` the number of tuples
-    in the latest window. `sampled` is the share of runs for which accuracy is measured.
+    `dropped` counts tuples that were dropped before they left the window. `runs` is the number of runs of
+    equal values among all tuples. `capacity` is the maximum number of stored tuples, and `in_window` the
+    number of tuples in the latest window. `sampled` is the share of runs for which accuracy is measured.
     """
 
     capacity: int = 0
@@ -304,8 +303,7 @@ class MemoryReport(AccuracyReport):
         return self.capacity / self.in_window if self.in_window else 1.0
 
     def plain(self) -> dict[str, object]:
-        # super() does not work here, because slots=True creates a new class but super() refers to the old
-        # class.
+        # super() does not work here, because it refers to the class before slots=True replaces it.
         return AccuracyReport.plain(self) | {
             "memory_ratio": round(self.memory_ratio, 4),
             "coalescing": round(self.coalescing, 4),
@@ -323,7 +321,7 @@ def merge_reports(reports: Sequence[AccuracyReport]) -> AccuracyReport:
 
 
 def thin_slides(until: deque[tuple[int, int]]) -> None:
-    """Drop every second entry of a list of slides except the newest, if it is long."""
+    """Drop every second entry of a long list of window slides, but keep the newest entry."""
     if len(until) > SLIDES:
         newest = until[-1]
         kept = [*until][::2]

@@ -1,4 +1,4 @@
-"""Load shedding: choice of the tuples that a query drops under load.
+"""Load shedding: choice of the tuples (rows) that a query with a load budget drops under load.
 
 A drop operator is placed between a stream and a query. The functions `keep_random`, `keep_useful` and
 `keep_windows` return a mask of the tuples of a micro-batch to keep. Random decisions depend on the timestamp
@@ -24,8 +24,8 @@ from slicemill.kernels.arrays import Bools, Int64s
 class SheddingDecision:
     """Shedding decision for one micro-batch: share of tuples to keep, or windows to skip.
 
-    For a join, `share` is the share of comparisons to make, and `reach` is the newest share of each window
-    that is searched.
+    For a join, `share` is the share of comparisons to make. `reach` is the share of each window that is
+    searched, beginning with the newest rows.
     """
 
     share: float = 1.0
@@ -37,14 +37,14 @@ NOTHING = SheddingDecision()
 
 
 def keep_random(times: Int64s, seqs: Int64s, share: float) -> Bools:
-    """Return a mask of tuples to keep, each with probability `share`."""
+    """Return a mask of the tuples to keep. Each tuple is kept with probability `share`."""
     return _chances(times, seqs) < share
 
 
 def keep_useful(times: Int64s, seqs: Int64s, utility: npt.NDArray[np.float64], share: float) -> Bools:
-    """Return a mask of the most useful tuples, chosen at random among equal utilities.
+    """Return a mask of the share `share` of tuples with the highest utility.
 
-    Tuples without a utility (NaN) are dropped first.
+    The choice among tuples with equal utility is random. Tuples without a utility (NaN) are dropped first.
     """
     count = math.ceil(share * len(times))
     order = np.lexsort((_chances(times, seqs), -np.nan_to_num(utility, nan=-np.inf)))
@@ -54,7 +54,7 @@ def keep_useful(times: Int64s, seqs: Int64s, utility: npt.NDArray[np.float64], s
 
 
 def keep_windows(times: Int64s, range_us: int, skipped: tuple[tuple[int, int], ...]) -> Bools:
-    """Return a mask of the tuples in windows that are not skipped.
+    """Return a mask of the tuples that belong to at least one window that is not skipped.
 
     Windows [end - range, end) with an end in one of the spans (first, last] are skipped. A tuple is dropped
     if all its windows are skipped.
@@ -69,7 +69,7 @@ def keep_windows(times: Int64s, range_us: int, skipped: tuple[tuple[int, int], .
 
 
 def in_whole_windows(ends: Int64s, skipped: tuple[tuple[int, int], ...]) -> Bools:
-    """Return a mask of the results whose windows are complete, because they were not skipped.
+    """Return a mask of the results whose windows are complete, because the windows were not skipped.
 
     `ends` are the ends of the results' windows.
 
@@ -92,7 +92,7 @@ def _chances(times: Int64s, seqs: Int64s) -> npt.NDArray[np.float64]:
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-# Overload detector: share of tuples that can be processed in time
+# Overload detector: determines the share of tuples that can be processed in time.
 #
 # Before each micro-batch of a query's task, the pending work of the machine is added up. Queries without a
 # budget process all tuples. The remaining time of the permitted lag is divided among queries with a budget,
@@ -103,13 +103,12 @@ def _chances(times: Int64s, seqs: Int64s) -> npt.NDArray[np.float64]:
 # that it does not oscillate at the limit.
 
 
-# Target delay of tuples, as a share of the permitted lag. The remaining lag is a reserve for slow
-# micro-batches.
+# Target delay of tuples as a share of the permitted lag; the rest is a reserve for slow micro-batches.
 _AIM = 0.8
 _RISE = 0.1
 _NEARLY_ALL = 0.95
-# Minimum time for one micro-batch of each task, as a share of the permitted lag. Without a minimum, a query
-# with a large backlog would drop all tuples.
+# Minimum time for one micro-batch of each task, as a share of the permitted lag.
+# If there were no minimum, a query with a large backlog would drop all tuples.
 _AT_LEAST = 0.1
 _PERIOD = 8
 
@@ -139,7 +138,7 @@ class WaitingLoad:
 
 @dataclass(slots=True)
 class ShareController:
-    """Controller of the share of tuples that queries with one budget process.
+    """Controller of the share of tuples that the queries with one load budget process.
 
     `weight` determines the part of the available time that these queries get.
     """
@@ -168,7 +167,7 @@ class ShareController:
 
 @dataclass(slots=True)
 class WindowSkipper:
-    """Planner of the windows to skip, so that a given share of the work is done.
+    """Planner of the windows that a query skips, so that only a given share of the work is done.
 
     Windows are skipped in spans. A span (first, last] covers the windows whose end is in the span. Skipping a
     window saves only tuples that no other window needs, so a span must be long compared with the range. Its
@@ -180,9 +179,9 @@ class WindowSkipper:
     next_us: int | None = None
 
     def plan(self, share: float, first_us: int) -> tuple[tuple[int, int], ...]:
-        """Return the spans of skipped windows that have tuples from `first_us` on.
+        """Return the spans of skipped windows that contain tuples from `first_us` on.
 
-        A new span is added when the last period is over.
+        A new span is added when the period of the last span is over.
         """
         self.spans = tuple(span for span in self.spans if span[1] + self.range_us >= first_us)
         if share < 1 and (self.next_us is None or first_us >= self.next_us):
@@ -193,15 +192,14 @@ class WindowSkipper:
         return self.spans
 
 
-# Age statistics of join comparisons, for load shedding (S54, S55)
+# Age statistics of join comparisons, for load shedding in joins (S54, S55).
 #
 # Under load, a join does not compare tuples that are far apart in time. To predict the savings, each searched
 # slice of join state (rows of similar age) reports the number of comparisons and the age of its rows. The
-# counts of all partitions of a task are added up, so that decisions do not depend on the number of
-# partitions.
+# counts of all subtasks of a task are added up, so that decisions do not depend on the number of subtasks.
 
 
-# Number of age buckets for the longest window of an input.
+# Number of age buckets into which the longest window of a join input is divided.
 PARTS = 16
 
 _DECAY = 0.9
@@ -213,7 +211,7 @@ class Comparisons:
     """Number of join comparisons in one micro-batch, by input and age of the stored row.
 
     `parts` has the number of comparisons by age bucket, the youngest first. `oldest` is the bucket of the
-    oldest searched rows, or -1 without searched rows.
+    oldest searched rows, or -1 if no row was searched.
     """
 
     parts: tuple[tuple[int, ...], ...]
@@ -260,14 +258,14 @@ class ComparisonCounter:
     def found(self) -> Comparisons:
         parts = []
         for counts in self._counts:
-            # Cumulative counts are rounded, to preserve the sum.
+            # Cumulative counts are rounded instead of single counts, so that the sum is preserved.
             upto = [round(so_far) for so_far in accumulate(counts)]
             parts.append(tuple(after - before for before, after in pairwise((0, *upto))))
         return Comparisons(tuple(parts), tuple(self._oldest))
 
 
 class ComparisonsByAge:
-    """Average number of join comparisons per arriving row, by input and age bucket."""
+    """Average number of join comparisons per arriving row, by join input and age of the stored rows."""
 
     def __init__(self, inputs: int = 2) -> None:
         self._parts = np.zeros((inputs, PARTS))
@@ -277,16 +275,17 @@ class ComparisonsByAge:
     def parts(self) -> NDArray[np.float64]:
         """Return the average number of comparisons for each input and age bucket.
 
-        Buckets without data get the mean of the input's other buckets.
+        A bucket without measurements gets the mean of the other buckets of its input.
         """
         known = self._known.sum(axis=1)
         means = np.where(self._known, self._parts, 0.0).sum(axis=1) / np.maximum(known, 1)
         return np.where(self._known, self._parts, means[:, None])
 
     def add(self, subtasks: Sequence[Comparisons], rows: int, searched: float = 1.0) -> None:
-        """Add the counts of a micro-batch of `rows` rows, by subtask.
+        """Add the counts of all subtasks in a micro-batch of `rows` rows to the averages.
 
-        `searched` is the share of each window that was searched. Averages of older buckets stay unchanged.
+        `searched` is the share of each window that was searched. The averages of buckets with older rows stay
+        unchanged.
         """
         if not rows or not subtasks:
             return
@@ -299,7 +298,7 @@ class ComparisonsByAge:
         self._known |= seen
 
     def within(self, windows: Sequence[float], share: float) -> float:
-        """Return the average number of comparisons if joins search only the newest rows.
+        """Return the average number of comparisons per row if joins search only the newest stored rows.
 
         Joins search the newest `share` of each window. `windows` are the window lengths of the inputs, as
         shares of the longest window.
@@ -312,8 +311,8 @@ class ComparisonsByAge:
     def reach(self, windows: Sequence[float], share: float) -> float:
         """Return the share of each window to search, so that `share` of the work is done.
 
-        Work is measured in comparisons, and the newest rows are searched first. Without data all ages are
-        equally likely.
+        Work is measured in comparisons, and the newest rows are searched first. If nothing has been measured,
+        matches of all ages are assumed to be equally likely.
         """
         whole = self.within(windows, 1.0)
         if share >= 1.0 or whole <= 0.0:

@@ -1,11 +1,11 @@
-"""Stores of tuples with a limited capacity, which drop tuples when full (L14, L16).
+"""Tuple stores of temporal queries with a memory budget; a full store drops tuples (L14, L16).
 
-A temporal query with a memory budget stores its tuples in such a store. A *run* (value run) is a sequence of
-tuples with equal values and adjacent periods, which coalescing merges into one result row. A *chain* is the
-list of stored tuples of one partition. `ChainMemory` is the base class of all stores. A tuple is added when
-its end is known, which is when the next tuple of its partition arrives. This next tuple is the *follower* of
-the chain. It is stored separately and is never dropped. CALS is the shedding method that drops the tuple with
-the least cost.
+A temporal query with a memory budget keeps its tuples in one of these stores. A *run* (of equal values) is a
+sequence of tuples with equal values and adjacent periods, which coalescing merges into one result row. A
+*chain* is the list of stored tuples of one partition. `ChainMemory` is the base class of all stores. A tuple
+is added when its end is known, which is when the next tuple of its partition arrives. This next tuple is the
+*follower* of the chain. It is stored separately and is never dropped. CALS is the shedding method that drops
+the tuple with the least cost.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Values = Hashable
 
 @stored_as("shed.follower", version=1)
 class NewestTuple(NamedTuple):
-    """Newest tuple of a partition; the end of its period is not known yet."""
+    """Newest tuple of a partition. The end of its period is unknown until the next tuple arrives."""
 
     values: Values
     begin: int
 
     def extends(self, values: Values, end: int) -> bool:
-        """Return True if the tuple extends a run of `values` that ends at `end`."""
+        """Return True if the tuple continues a run of tuples with the values `values` that ends at `end`."""
         return self.begin == end and self.values == values
 
 
 class Tuple:
-    """Stored tuple with its interval, or several merged tuples.
+    """Stored tuple with its interval, or several tuples that are merged into one.
 
     `number` is the arrival number in the partition, and `serial` the arrival number in all partitions. `run`
     is the number of the run of equal values to which the tuple belonged before load shedding. `tie` is the
@@ -87,7 +87,7 @@ class Tuple:
 
 
 class TupleChain:
-    """Stored tuples of one partition, the oldest first."""
+    """Linked list of the stored tuples of one partition, oldest first."""
 
     __slots__ = ("first", "follower", "last", "partition")
 
@@ -122,16 +122,16 @@ class ChainMemory(ABC):
     def arrive(
         self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None
     ) -> DroppedTuple | None:
-        """Process a new tuple, which ends the period of its predecessor.
+        """Process a new tuple, which ends the period of its predecessor; return the dropped tuple or None.
 
-        Return the dropped tuple, if any. `closed` is the predecessor, and `follower` is the new tuple. Each
+        `closed` is the predecessor, and `follower` is the new tuple. Each
         is None if the query does not select it, or if its period is empty.
         """
         self.add(partition, closed, follower)
         return self.shed()
 
     def add(self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None) -> None:
-        """Process a new tuple like `arrive`, without dropping a tuple."""
+        """Process a new tuple like `arrive`, but do not drop a tuple if the store is too full."""
         chain = self.chains.get(partition)
         if chain is None:
             chain = self.chains[partition] = TupleChain(partition)
@@ -152,9 +152,9 @@ class ChainMemory(ABC):
         return DroppedTuple(partition, victim)
 
     def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
-        """Expire tuples of a partition before a time `begin` or an arrival number `number`.
+        """Remove tuples of a partition from before a time `begin` or an arrival number `number`.
 
-        Expired tuples are not counted as dropped.
+        They have left the window of the query, and do not count as dropped.
         """
         chain = self.chains.get(partition)
         while chain is not None and (oldest := chain.first) is not None:
@@ -163,7 +163,7 @@ class ChainMemory(ABC):
             self._remove(oldest)
 
     def forget(self, partition: Hashable) -> None:
-        """Remove a partition, which has no tuples in the window."""
+        """Remove a partition that has no tuples in the window any more."""
         self.expire(partition, number=2**63)
         self.chains.pop(partition, None)
 
@@ -172,21 +172,21 @@ class ChainMemory(ABC):
 
     @property
     def extra_timestamps(self) -> int:
-        """Return the number of timestamps that are stored in addition to tuples."""
+        """Return the number of timestamps that the store keeps in addition to its tuples."""
         return 0
 
     @abstractmethod
     def _victim(self) -> Tuple:
-        """Return the tuple to drop."""
+        """Return the tuple that a full store drops next."""
 
     def _added(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
-        """Handle that a tuple was appended to the chain of its partition."""
+        """Hook that is called after a tuple was appended to the chain of its partition."""
 
     def _before_remove(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
-        """Handle that a tuple will be removed from the chain of its partition."""
+        """Hook that is called before a tuple is removed from the chain of its partition."""
 
     def _after_follower_change(self, chain: TupleChain) -> None:  # noqa: B027 - not all need it
-        """Handle that a partition has a new newest tuple (the follower of its chain)."""
+        """Hook that is called after the newest tuple of a partition (the follower of its chain) changes."""
 
     def _append(self, chain: TupleChain, tuple_: Tuple) -> None:
         tuple_.chain, tuple_.before, tuple_.after = chain, chain.last, None
@@ -229,7 +229,7 @@ class ChainMemory(ABC):
                 self._append(chain, Tuple(*plain))
 
 
-# Store of runs of equal values: tuples are merged on arrival, and the capacity limits runs (L24)
+# Store of runs of equal values: tuples are merged on arrival, and the capacity is a number of runs (L24).
 #
 # A run of many tuples takes one slot. Only whole runs are dropped, the shortest first. The newest run of a
 # partition may still grow, so it is dropped only if all other stored runs may grow too.
@@ -251,7 +251,7 @@ class RunMemory(ChainMemory):
     """
 
     def __init__(self, capacity: int, method: Method, extent: int = 0, slide: int = 1) -> None:
-        """Create a store for windows of length `extent` that end at multiples of `slide`."""
+        """Create an empty store for windows of length `extent` that end at multiples of `slide`."""
         super().__init__(capacity)
         self.method = method
         self._extent, self._slide = extent, slide
@@ -327,7 +327,7 @@ class RunMemory(ChainMemory):
 
     def _added(self, tuple_: Tuple) -> None:
         if tuple_.before is not None:
-            self._offer(tuple_.before)  # the priority changes, because this run cannot grow any more
+            self._offer(tuple_.before)  # the previous run cannot grow any more, so its priority changes
         self._offer(tuple_)
 
     def _before_remove(self, tuple_: Tuple) -> None:
@@ -338,13 +338,13 @@ class RunMemory(ChainMemory):
             self._offer(chain.last)
 
 
-# CALS by its definition: drop the tuple with the least cost, among the costs of all tuples (L15-L17)
+# CALS (shedding of the tuple with the least cost) by linear search among all tuples (L15-L17).
 #
-# The linear search is slow. It serves as the reference for `FastMemory`.
+# The linear search is slow, and serves as the reference for `FastMemory`.
 
 
 class ScanMemory(ChainMemory):
-    """Store that searches all its tuples for a tuple with the least cost to drop.
+    """Store that, when full, searches all its tuples for the tuple with the least cost and drops it.
 
     Among tuples of equal cost, the first or last tuple of a run is dropped before an inner tuple, if splits
     of runs have a cost. Then the tie rule of the method decides.
@@ -367,15 +367,15 @@ class ScanMemory(ChainMemory):
         return best[1]
 
     def _whole(self, tuple_: Tuple) -> int | None:  # noqa: ARG002
-        """Return the length that the run of a tuple had before load shedding.
+        """Return the length of the run to which the cost of dropping a tuple is relative, or None.
 
-        None selects the length of the adjacent tuples with equal values that are still stored.
+        None stands for the length of the adjacent tuples with equal values that are still stored.
         """
         return None
 
 
 class OriginalRunMemory(ScanMemory):
-    """Store whose costs are relative to runs of equal values before load shedding.
+    """Store in which the cost of a tuple is relative to its run of equal values before load shedding.
 
     This is the method `exact` (L15). `_runs` has the begin in the window, the end and the number of stored
     tuples of each run. It contains the runs with stored tuples, and the newest run of each partition.
@@ -390,12 +390,12 @@ class OriginalRunMemory(ScanMemory):
         before = self.kept(partition)
         super().expire(partition, begin, number)
         for tuple_ in before:
-            # If a tuple has expired, its run begins after the tuple.
+            # A run begins after its last tuple that has expired.
             if tuple_.chain is None and tuple_.run in self._runs:
                 _, end, count = self._runs[tuple_.run]
                 self._runs[tuple_.run] = tuple_.end, end, count
         for tuple_ in self.kept(partition)[:1]:
-            # Tuples that were dropped and began before `begin` have left the window as well.
+            # Dropped tuples of the run that began before `begin` have left the window as well.
             if begin is not None:
                 first, end, count = self._runs[tuple_.run]
                 self._runs[tuple_.run] = max(first, begin), end, count
@@ -431,7 +431,7 @@ class OriginalRunMemory(ScanMemory):
         self._runs, self._newest = dict(state["runs"]), dict(state["newest"])
 
 
-# CALS (drop the tuple with the least cost) with a heap: O(log n) per decision (L22)
+# CALS (shedding of the tuple with the least cost) with a heap: O(log n) per decision (L22).
 #
 # A *fragment* is a sequence of adjacent stored tuples of one run of equal values. Dropping an inner tuple
 # splits a fragment. If a split costs at least as much as the loss of a whole run, the first or the last tuple
@@ -446,7 +446,7 @@ _HEAP_SLACK = 64
 class RunFragment:
     """Sequence of adjacent stored tuples of one run of equal values.
 
-    The valid heap entry of the fragment has the number `entry`; older entries are void.
+    The valid heap entry of the fragment has the number `entry`. Its other heap entries are outdated.
     """
 
     __slots__ = ("by_length", "entry", "first", "last")
@@ -516,9 +516,9 @@ class FastMemory(ChainMemory):
         return cost, first.tie, fragment.entry, fragment, first
 
     def _cost(self, dropped: int, length: int, grows: bool) -> float:
-        """Return the cost of dropping the first or last of some adjacent tuples.
+        """Return the cost of dropping the first or last tuple of a fragment of a run.
 
-        `dropped` is the length of the dropped tuple, and `length` the length of its fragment of a run.
+        `dropped` is the length of the dropped tuple, and `length` is the length of the fragment.
         """
         threshold = self._threshold
         if threshold is None or grows:
@@ -549,7 +549,7 @@ class FastMemory(ChainMemory):
             fragment.last = tuple_
         else:
             if before is not None:
-                self._offer(before.fragment)  # this fragment cannot grow any more, which may change its cost
+                self._offer(before.fragment)  # the cost may change, as this fragment cannot grow any more
             fragment = RunFragment(tuple_)
             self._fragments += 1
         self._take(fragment, tuple_)
@@ -581,9 +581,9 @@ class FastMemory(ChainMemory):
             self._split(fragment, tuple_)
 
     def _split(self, fragment: RunFragment, tuple_: Tuple) -> None:
-        """Split adjacent tuples at a dropped tuple; move the smaller part.
+        """Split a fragment of a run at a dropped tuple; the smaller part becomes a new fragment.
 
-        The smaller part gets a new fragment. So each tuple is moved at most a logarithmic number of times.
+        So each tuple is moved at most a logarithmic number of times.
         """
         left, right = tuple_.before, tuple_.after
         assert left is not None and right is not None
@@ -612,13 +612,13 @@ class FastMemory(ChainMemory):
         return moved
 
 
-# RAND: drop a random tuple when the store is full (L18)
+# RAND (shedding of a random tuple), the baseline of other methods (L18).
 
 
 class RandomMemory(ChainMemory):
     """Store that drops a random tuple when full.
 
-    The slot of the dropped tuple depends only on the seed and the number of earlier dropped tuples.
+    Which slot is emptied depends only on the seed and the number of tuples dropped before.
     """
 
     def __init__(self, capacity: int, method: Method) -> None:
@@ -655,11 +655,11 @@ class RandomMemory(ChainMemory):
         self._drawn = state["drawn"]
 
 
-# Cost of dropping one tuple, as the specification defines it (L15, L23)
+# Cost of dropping one tuple, as the specification defines the cost (L15, L23).
 
 
 def run_around(kept: Sequence[Tuple], index: int) -> tuple[int, int]:
-    """Return the first and last index of adjacent tuples with the values of a tuple."""
+    """Return the first and last index of the adjacent tuples that have the same values as one tuple."""
     first = last = index
     while first > 0 and kept[first].extends(kept[first - 1].values, kept[first - 1].end):
         first -= 1
@@ -671,7 +671,7 @@ def run_around(kept: Sequence[Tuple], index: int) -> tuple[int, int]:
 def cost(
     kept: Sequence[Tuple], index: int, follower: NewestTuple | None, method: Method, whole: int | None = None
 ) -> tuple[float, bool]:
-    """Return the cost of dropping a tuple, and True if the drop splits a result row.
+    """Return the cost of dropping a tuple, and whether dropping it splits a result row.
 
     `kept` are the stored tuples of the partition in order of time. Lost time is measured as a share of the
     stored adjacent tuples with equal values, or of `whole`, their length before load shedding (L15).
@@ -690,7 +690,7 @@ def cost(
     return method.split * max(0, len(parts) - 1) + method.lost * lost, inner
 
 
-# Choice of the store for a budget
+# Choice of the tuple store for a memory budget.
 
 
 def memory_of(budget: Budget, extent: int | None = None, slide: int = 1) -> ChainMemory:

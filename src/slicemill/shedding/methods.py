@@ -1,4 +1,4 @@
-"""Shedding methods: costs of dropping a tuple, by the method names that queries use."""
+"""Shedding methods: the cost of dropping a tuple under each method that queries can name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MASK = 2**64 - 1
 
 
 class TieBreak(StrEnum):
-    """Rule that chooses among tuples with equal cost."""
+    """Rule that chooses which of several tuples with equal cost is dropped."""
 
     RANDOM = "random"
     OLDEST = "oldest"
@@ -18,11 +18,11 @@ class TieBreak(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Shedding method: weights and options of the cost of dropping a tuple.
+    """Shedding method: weights and options that determine the cost of dropping a tuple.
 
-    A run is a sequence of adjacent tuples with equal values, which becomes one result row.
+    A run of equal values is a sequence of adjacent tuples, which becomes one result row.
 
-    - `split`: cost of each additional result row, when a drop splits a run
+    - `split`: cost of each additional result row, if dropping a tuple splits a run
     - `lost`: cost of losing the whole time of a run
     - `lookahead`: a run that the newest tuple extends has no end yet, so its last tuple is an inner tuple
       (L21)
@@ -41,7 +41,7 @@ class Method:
     seed: int = 1
 
     def tie(self, number: int) -> int:
-        """Return a tuple's rank among tuples of equal cost, of which the lowest is dropped."""
+        """Return the rank of a tuple among tuples of equal cost. The lowest rank is dropped first."""
         if self.ties is TieBreak.RANDOM:
             return splitmix64(number, self.seed)
         return number if self.ties is TieBreak.OLDEST else -number
@@ -68,7 +68,7 @@ drops a random tuple (RAND).
 def method_of(
     name: str, threshold: int | None = None, seed: int = 1, weights: tuple[float, float] | None = None
 ) -> Method:
-    """Return the shedding method with this name.
+    """Return the shedding method with a given name.
 
     `weights` are the costs of an additional result and of lost time (L17).
     """

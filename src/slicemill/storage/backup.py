@@ -1,4 +1,4 @@
-"""Backup and upgrade of home directories, which hold the data of an engine."""
+"""Backup and upgrade of home directories, in which the engine stores its data."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from slicemill.storage.journal import Progress
 def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None) -> HomeReport:
     """Copy a home directory to a new folder, and check the copy.
 
-    No engine may run in the home directory, because spooled input of sources must match the journal. The copy
-    is renamed to its final name only when it is complete.
+    No engine may run in the home directory, because spooled input of sources must match the journal of
+    commits. The copy is renamed to its final name only when it is complete.
     """
     require_home(folder)
     if target.exists():
@@ -61,7 +61,7 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
 
 
 def _files_to_omit(home: Path, folder: str, names: list[str]) -> set[str]:
-    """Return the file names that a backup omits: locks, trash and temporary files."""
+    """Return the names of files that a backup omits: locks, trash and temporary files."""
     unfinished = {name for name in names if name.endswith(TEMPORARY) and not Path(folder, name).is_dir()}
     return unfinished | ({LOCK, TRASH, STEPS} if Path(folder) == home else set())
 
@@ -70,8 +70,8 @@ def upgrade_home(folder: Path) -> str:
     """Upgrade a home directory to the current FORMAT; return a report as text.
 
     FORMAT is the version number of the folder layout. FORMAT 2 changed names of task fields and digests of
-    plans. FORMAT 3 changed pending results, folder names, and Spark checkpoints, of which each stream now has
-    its own. Tasks cannot restore older state. FORMAT 5 had no checksums of extents and checkpoints.
+    plans. FORMAT 3 changed pending results and folder names, and gave each stream its own Spark checkpoint.
+    Tasks cannot restore older state. FORMAT 5 had no checksums of stored rows and checkpoints.
     """
     require_home(folder)
     found = read_format(folder)

@@ -1,6 +1,6 @@
-"""Journal records, which are commits to a home directory, as JSON.
+"""Encoding of journal records as JSON; each record is one commit to a home directory.
 
-An *epoch* is what one commit appended to a log, and an *extent* is a range of bytes with rows in a file.
+An *epoch* is the rows that one commit appended to a log. An *extent* is a range of bytes with rows in a file.
 
     {"e": 17, "at": 1700000000000000,                          epoch and time of the commit
      "logs": {"bid": [min_ts, max_ts, arrival_us, [["w3.2-0.arrows", 328, 2304, 50, 473190221]]]},
@@ -19,8 +19,8 @@ An *epoch* is what one commit appended to a log, and an *extent* is a range of b
      "lives": {"hot": {"paused": {"epoch": 16, …}}}}           pauses and retries of queries and streams
 
 Empty fields are omitted. A record is applied in this order: drop logs and tasks, create logs, append
-rows, free or fold epochs, drop damaged extents. So a record may replace a log by a new log of the same
-name.
+rows, delete consumed epochs or replace old changes by a table, drop damaged extents. So a record may replace
+a log by a new log of the same name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 @dataclass(slots=True)
 class Appended:
-    """Rows that one commit appends to a log."""
+    """Positions, timestamps and arrival time of the rows that one commit appends to a log."""
 
     extents: list[Extent]
     min_ts: int | None
@@ -58,7 +58,7 @@ class Appended:
 
 
 def merge_appended(parts: Iterable[Appended]) -> Appended:
-    """Merge the rows that several partitions append to one log in one commit."""
+    """Combine the rows that several subtasks append to one log in one commit."""
     found = list(parts)
     if len(found) == 1:
         return found[0]
@@ -76,9 +76,9 @@ def merge_appended(parts: Iterable[Appended]) -> Appended:
 class Change:
     """Changes of a home directory that one commit applies.
 
-    Fields of tasks, streams and lives (pauses and retries) are merged into the existing fields, where None
-    removes a field. Values must be plain JSON. Fields of a task whose names start with "checkpoint" refer to
-    files in its checkpoint folder.
+    Fields of tasks, streams and lives (pauses and retries) are merged into the existing fields. The value
+    None removes a field. Values must be plain JSON. Fields of a task whose names start with "checkpoint"
+    refer to files in its checkpoint folder.
     """
 
     logs: dict[str, Appended] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Change:
 def encode_record(epoch: int, at_us: int, change: Change, folders: Mapping[str, str]) -> bytes:
     """Encode a journal record as JSON.
 
-    `folders` has the folder names of new logs.
+    `folders` maps each new log to the name of its folder.
     """
     record: dict[str, Any] = {"e": epoch, "at": at_us}
     if change.logs:
@@ -132,7 +132,7 @@ def encode_record(epoch: int, at_us: int, change: Change, folders: Mapping[str, 
     return _encode(record).encode()
 
 
-# Fields of a change that are stored without conversion.
+# Fields of a change that a journal record stores without conversion.
 _PLAIN = (
     "tasks",
     "streams",
@@ -147,7 +147,7 @@ _PLAIN = (
     "lives",
 )
 
-# JSON keys that differ from the names of the fields, because home directories of earlier versions have them.
+# JSON keys that differ from the names of their fields, because earlier versions wrote these keys.
 _KEYS = {"tasks": "units", "dropped_tasks": "dropped_units"}
 
 
@@ -164,20 +164,20 @@ def dump_json(value: object) -> bytes:
     return _encode(value).encode()
 
 
-# Framing of journal records: lines with a checksum
+# Framing of journal records as lines with a checksum.
 #
 #     1c291ca3 {"e":17,…}\n          crc32 of the JSON in hexadecimal, a blank, the JSON, a newline
 #
-# JSON contains no raw newline, so a reader finds the next line start behind damaged bytes. A crash during an
-# append leaves an incomplete last line, or a last line with a wrong checksum. An incomplete line before
-# complete lines is damage.
+# JSON contains no raw newline, so a reader finds the start of the next line after damaged bytes. A crash
+# during an append leaves an incomplete last line, or a last line with a wrong checksum. An incomplete line
+# before complete lines is damage.
 
 
 class FramedLines(NamedTuple):
     """Complete lines at the start of a journal file, without their checksums."""
 
     contents: list[bytes]
-    end: int  # offset behind the last complete line
+    end: int  # offset of the first byte after the last complete line
     damaged: bool  # True if complete lines follow an incomplete line
 
 
@@ -194,7 +194,7 @@ def unframe(line: bytes) -> bytes | None:
 
 
 def split_lines(data: bytes) -> FramedLines:
-    """Split journal bytes into lines, up to the first incomplete line."""
+    """Split the bytes of a journal file into lines, up to the first incomplete line."""
     contents: list[bytes] = []
     start = 0
     while end := data.find(b"\n", start) + 1:

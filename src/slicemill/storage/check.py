@@ -1,8 +1,8 @@
 """Check and repair of a home directory: verify all files that its journal references.
 
-All files with a checksum are read and verified. Files of FORMAT 5 have no checksum: they are counted as
-unverified, and only decoding errors are found. A check changes nothing, and the engine may
-run in the home directory meanwhile. An *extent* is a range of bytes with rows in a file of a log.
+All files with a checksum are read and verified. Files of FORMAT 5 have no checksum. They are counted as
+unverified, and only decoding errors are found in them. A check changes nothing, and the engine may run in the
+home directory meanwhile. An *extent* is a range of bytes with rows in a file of a log.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Damage:
 
     extents: dict[str, list[Extent]] = field(default_factory=dict)  # unreadable rows by log
     checkpoints: dict[str, set[str]] = field(default_factory=dict)  # checkpoint fields with damage, by task
-    tables: list[str] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)  # names of tables with unreadable rows
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class HomeReport:
 
 
 def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lambda _: None) -> HomeReport:
-    """Verify a home directory; raise only if the journal itself cannot be read."""
+    """Verify all files of a home directory; raise only if the journal of commits cannot be read."""
     # The end of the journal is read before the records, because a running engine may append records.
     end = read_end(folder / JOURNAL, files)
     home = HomeReader(folder, files)
@@ -106,7 +106,7 @@ def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lam
 
 
 def _journal_errors(home: HomeReader, files: FileSystem) -> Iterator[str]:
-    """Verify older snapshots and records, which opening a home directory does not read."""
+    """Verify the older journal files, which are not read when a home directory is opened."""
     names = files.names(home.folder / JOURNAL)
     for base in bases(names, SNAPSHOT):
         path = snapshot_path(home.folder, base)
@@ -139,7 +139,7 @@ def _log_errors(home: HomeReader, name: str, files: FileSystem, report: HomeRepo
                 continue
             home.poll()
             now = home.logs.get(name)
-            # A running engine may have freed the rows since the index of the log was read.
+            # A running engine may have deleted the rows since the index of the log was read.
             if now is not None and now.folder == log.folder and now.first <= epoch.number:
                 report.damage.extents.setdefault(name, []).append(extent)
                 yield f"log {name}: {mistake}"
@@ -187,7 +187,7 @@ def _table_errors(
 
 
 def _checkpoint_files(task: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each checkpoint field of a task, with the entries of its files."""
+    """Yield pairs of a checkpoint field of a task and an entry [path, checksum, bytes] of a file."""
     for name, value in task.items():
         if name.startswith(CHECKPOINT_FIELD):
             for entry in _entries(value):
@@ -206,7 +206,7 @@ def _entries(value: object) -> Iterator[list[Any]]:
                 yield from _entries(inner)
 
 
-# Repair of a home directory, which drops the parts that cannot be read
+# Repair of a home directory: the parts that cannot be read are dropped.
 #
 # The repair commits one journal record. The record drops damaged extents, and selects the newest undamaged
 # checkpoint of each task. Files are not changed, and all losses are reported.
@@ -218,8 +218,8 @@ _OF_STATE = ("due", "latest", "heavy", *SINCE_CHECKPOINT, "resumable", BEFORE)
 def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
     """Drop damaged parts of a home directory; return messages about the losses.
 
-    The list is empty if the home directory is undamaged. Raise JournalDamaged if records in the middle of the
-    journal cannot be read.
+    The list is empty if the home directory is undamaged. Raise JournalDamaged if a record in the journal
+    cannot be read, but later records can.
     """
     require_home(folder)
     home = Home(folder, durability="machine")
@@ -280,7 +280,7 @@ def _can_replay(home: Home, checkpoint: Mapping[str, Any]) -> bool:
 
 
 def _resume(tasks: Mapping[str, dict[str, Any]], change: Change) -> None:
-    """Resume the queries of a task if damage has stopped all its queries."""
+    """Resume the queries of each task whose queries all failed together; damage may be the cause."""
     for name, task in tasks.items():
         stopped = task.get("resumable", ())
         if stopped and "failed" not in change.tasks.get(name, {}):

@@ -1,8 +1,8 @@
-"""Checkpoints: operator state of one partition, in files.
+"""Checkpoints: operator state of one subtask (parallel instance of a task), in files.
 
-A checkpoint has one head file, and one file for each new *slice*, which is an immutable table of state rows.
+A checkpoint has one head file, and one file for each new *slice*, an immutable table of state rows.
 
-    encoded = encode_states(states)               # between two micro-batches: copies only mutable state
+    encoded = encode_states(states)               # between two micro-batches; copies only mutable state
     files = write(folder, encoded)                # in any thread, at any later time
     states = read_checkpoint(folder, files)
 
@@ -12,8 +12,9 @@ mapped into memory on first access. All other state is in the head file:
     SLMSTATE  version  crc32 of the JSON  length of the JSON  JSON  padding  buffers (aligned to 64 bytes)
 
 The JSON has the tree of the states (`slicemill.codec`), the names of the slices and the position of each
-buffer. A head file is mapped too: tables are views of its bytes. File names are unique, and a file is not
-read before the journal names it. So files are written in place, and a crash only leaves unreferenced files.
+buffer. A head file is mapped into memory too, and its tables are views of the mapped bytes. File names are
+unique, and a file is not read before the journal names it. So files are written in place, and a crash only
+leaves unreferenced files.
 
 The journal has the CRC-32 of every file. The head file is verified before it is decoded. A slice is
 verified when it is mapped. When state is restored, slices are verified with the head file, so that damage
@@ -40,8 +41,8 @@ from slicemill.codec.state import decode, encode
 from slicemill.columns.pieces import Slice
 from slicemill.storage.filesystem import LOCAL, FileSystem, ensure_folder, unique_name
 
-# JSON list with [path, checksum, bytes] of each file, in which the head file is first and paths are relative
-# to the folder. In FORMAT 5, entries are [path, bytes] without a checksum.
+# Files of a checkpoint as a JSON list of entries [path, checksum, bytes], the head file first.
+# Paths are relative to the checkpoint folder of the task. Entries of FORMAT 5 have no checksum.
 CheckpointFiles: TypeAlias = list[list[Any]]
 
 HEAD_SUFFIX, SLICE_SUFFIX = ".state", ".arrow"
@@ -54,18 +55,18 @@ _REPAIR = "restore it from a copy, or run 'slicemill home repair' to let its que
 
 
 class CheckpointDamaged(StorageError):
-    """Error: a checkpoint file is missing, or its bytes have changed."""
+    """Error: a checkpoint file is missing, or its bytes have changed since it was written."""
 
 
 class SliceFile(NamedTuple):
-    """File of a stored table of state rows; the value of `Slice.stored`."""
+    """File of a slice (immutable table of state rows); the value of `Slice.stored`."""
 
     path: str
     bytes: int
     crc: int | None = None  # checksum of the file, or None for a file in FORMAT 5
 
     def file_entry(self) -> list[Any]:
-        """Return the entry of the file in `CheckpointFiles`."""
+        """Return the JSON entry of the file for the journal: [path, checksum, bytes]."""
         return [self.path, self.bytes] if self.crc is None else [self.path, self.crc, self.bytes]
 
 
@@ -84,15 +85,15 @@ class EncodedStates:
 def write_checkpoint(
     folder: Path, states: Mapping[str, object], files: FileSystem = LOCAL, durable: bool = False
 ) -> CheckpointFiles:
-    """Write the states of operators, given by node; return the checkpoint's files.
+    """Write a checkpoint with the operator state of each graph node; return the files of the checkpoint.
 
-    The list is empty if there is no state.
+    The list is empty if no operator has state.
     """
     return write(folder, encode_states(states, copied=False), files, durable)
 
 
 def encode_states(states: Mapping[str, object], *, copied: bool = True) -> EncodedStates:
-    """Encode operator states; copy mutable data unless `copied` is False."""
+    """Encode operator states for a checkpoint; copy mutable data unless `copied` is False."""
     slices: list[Slice] = []
 
     def store(slice_: Slice) -> int:
@@ -107,7 +108,7 @@ def write(
 ) -> CheckpointFiles:
     """Write a checkpoint: the head file, and the state tables that have no file yet.
 
-    The states are released while they are written, to save memory, so they can be written only once.
+    The encoded states are released while they are written, to save memory, and can be written only once.
     """
     if states.empty:
         return []
@@ -125,9 +126,10 @@ def write(
 def read_checkpoint(
     folder: Path, written: Sequence[Sequence[Any]], files: FileSystem = LOCAL, *, whole: bool = False
 ) -> dict[str, object]:
-    """Read the operator states of a checkpoint, by node, or raise CheckpointDamaged.
+    """Read the operator state of each graph node from a checkpoint, or raise CheckpointDamaged.
 
-    State tables in files of their own are mapped and verified on first access, or at once with `whole`.
+    Slices (state tables in files of their own) are mapped into memory on first access. They are verified on
+    first access, or at once if `whole` is True.
     """
     if not written:
         return {}
@@ -170,15 +172,14 @@ def describe(folder: Path, written: Sequence[Sequence[Any]], files: FileSystem =
     return content
 
 
-# -- files of state tables (slices) -------------------------------------------------------------------------
+# -- files of slices (state tables) -------------------------------------------------------------------------
 
 
 def _store_slice(folder: Path, slice_: Slice, files: FileSystem, durable: bool) -> SliceFile:
     known = slice_.stored
     if isinstance(known, SliceFile) and _exists(folder / known.path, known.bytes, files):
         return known
-    # The slice is new, or its file was removed with an uncommitted checkpoint, or its file is in another
-    # folder.
+    # The slice has no file yet, or its file is in another folder or was removed before a commit.
     data = _encode_table(slice_.table)
     made = SliceFile(unique_name() + SLICE_SUFFIX, data.size, zlib.crc32(data))
     files.write(folder / made.path, data)
@@ -196,9 +197,9 @@ def _exists(path: Path, size: int, files: FileSystem) -> bool:
 
 
 def _encode_table(table: pa.Table) -> pa.Buffer:
-    """Return a table as an Arrow IPC file of one batch.
+    """Return the bytes of a table as an Arrow IPC file with one batch.
 
-    The size is computed first, so that the buffer never grows.
+    The size is computed first, so that the buffer of the bytes never grows.
     """
     whole = table.combine_chunks() if any(column.num_chunks > 1 for column in table.columns) else table
     counted = pa.MockOutputStream()

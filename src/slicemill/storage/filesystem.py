@@ -1,14 +1,14 @@
 """File operations on home directories: append, sync, rename, remove.
 
-A home directory has two kinds of files. Segments and the journal are append-only: a crash can only damage the
-last append. All other files appear whole or not at all: they are written under a temporary name and then
-renamed.
+A home directory has two kinds of files. Segments (files of rows) and the journal are append-only, so a crash
+can only damage the last append. All other files are written under a temporary name and then renamed, so they
+appear whole or not at all.
 
-There are two levels of safety. A process may be killed at any instruction, because the kernel keeps written
-data. A loss of power is safe only if files are synced: the content before the rename, and the folder after
-the rename. Each sync takes a few milliseconds on most disks.
+There are two levels of safety. If a process is killed, at any instruction, no written data is lost, because
+the operating system keeps it. If the power fails, only synced data survives. So the content of a file is
+synced before the rename, and its folder after the rename. Each sync takes a few milliseconds on most disks.
 
-All operations use a `FileSystem`, so that a test can fail before, in and after each step.
+All operations use a `FileSystem`, so that a test can inject an error before, in and after each step.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from slicemill.time import wall_clock_us
 
 TEMPORARY = ".tmp"
 
-# Maximum length of a quoted name. File systems allow 255 bytes, of which suffixes and temporary names need
-# some.
+# Maximum length of an encoded name; file systems allow 255 bytes, including suffixes of slicemill.
 _LONGEST_NAME = 150
 _CAPITAL = re.compile("[A-Z]")
 
@@ -41,7 +40,7 @@ PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 
 class StorageFull(SlicemillError):
-    """Error: the disk or quota is full; nothing has changed, and a retry is possible."""
+    """Error: the disk or the quota is full. No file has changed, and a retry is possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +53,16 @@ class AppendFile(Protocol):
     """File that one process has open for appending."""
 
     def write(self, data: bytes | pa.Buffer) -> None:
-        """Append the data; after a failure the file may have any part of the data."""
+        """Append data to the file. After a failure the file may have any part of the data."""
 
     def cut(self, size: int) -> None:
-        """Truncate the file to a size in bytes."""
+        """Truncate the file to `size` bytes."""
 
     def sync(self) -> None:
-        """Sync content and size to disk (fdatasync), so that they survive a loss of power."""
+        """Sync content and size of the file to disk (fdatasync), so that they survive a loss of power."""
 
     def is_removed(self) -> bool:
-        """Return True if the open file was removed or moved."""
+        """Return True if the open file has been removed or renamed."""
 
     def close(self) -> None: ...
 
@@ -88,11 +87,11 @@ class FileSystem(Protocol):
     def append(self, path: Path, new: bool = False) -> AppendFile:
         """Open a file for appending, creating it if missing.
 
-        With `new` an existing file raises FileExistsError.
+        If `new` is True, an existing file raises FileExistsError.
         """
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
-        """Create or overwrite a file; after a crash it may have any part of the data."""
+        """Create or overwrite a file. After a crash the file may have any part of the data."""
 
     def sync(self, path: Path) -> None:
         """Sync a file's content, or the names in a folder, to disk."""
@@ -111,17 +110,17 @@ class FileSystem(Protocol):
 
 
 def now_us() -> int:
-    """Return the time in µs, which never decreases within a process."""
+    """Return the current time in µs since 1970. It never decreases within a process."""
     return wall_clock_us()
 
 
 def unique_name() -> str:
-    """Return a globally unique text for a file name."""
+    """Return a globally unique file name."""
     return uuid.uuid4().hex
 
 
 def folder_name(name: str) -> str:
-    """Encode any name as the name of one file or folder.
+    """Encode the name of a log, task or table as the name of a file or folder.
 
     Characters other than letters, digits, `_`, `-` and `.` are percent-encoded. A digest is appended to long
     names, and to names with capital letters, because some file systems ignore case.
@@ -129,7 +128,7 @@ def folder_name(name: str) -> str:
     >>> folder_name("hot_items"), folder_name("select from bid"), folder_name("../x"), folder_name("Bid")
     ('hot_items', 'select%20from%20bid', '%2E.%2Fx', 'Bid~a30b5d49')
     """
-    # slicemill separates its suffixes with a tilde, so tildes in names are encoded.
+    # Suffixes of slicemill start with a tilde, so tildes in names are encoded.
     quoted = quote(name, safe="", errors="surrogatepass").replace("~", "%7E") or "%"
     if quoted.startswith("."):
         quoted = f"%2E{quoted[1:]}"
@@ -141,7 +140,7 @@ def folder_name(name: str) -> str:
 
 
 def open_private(path: Path) -> int:
-    """Open a file for reading and appending; create it with access for the owner only."""
+    """Open a file for reading and appending. A new file is accessible for the owner only."""
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
 
 
@@ -166,7 +165,7 @@ def full_message(path: Path) -> StorageFull:
 
 
 def write_atomically(files: FileSystem, path: Path, data: bytes | pa.Buffer, durable: bool = False) -> None:
-    """Create or replace a file atomically."""
+    """Create or replace a file atomically: after a crash it has the old or the new content."""
     temporary = path.with_name(f"{path.name}.{unique_name()}{TEMPORARY}")
     try:
         files.write(temporary, data)
@@ -181,7 +180,7 @@ def write_atomically(files: FileSystem, path: Path, data: bytes | pa.Buffer, dur
 
 
 def ensure_folder(files: FileSystem, folder: Path, durable: bool = False) -> None:
-    """Create a folder and its parents."""
+    """Create a folder and its missing parents."""
     try:
         files.make_folder(folder)
     except FileNotFoundError:
@@ -210,7 +209,7 @@ def exists(files: FileSystem, path: Path) -> bool:
 
 
 class LocalAppendFile:
-    """File descriptor of the operating system, opened with O_APPEND."""
+    """Local file that is open for appending (O_APPEND)."""
 
     __slots__ = ("_descriptor", "_inode", "_path")
 
@@ -223,8 +222,7 @@ class LocalAppendFile:
         size = len(data)
         written = os.write(self._descriptor, data)
         if written < size:
-            # The operating system may write less than the data: always above 2 GiB, and on a full disk at any
-            # size.
+            # The operating system writes only a part of data above 2 GiB, and may do so on a full disk.
             rest = memoryview(data)[written:]
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
@@ -247,7 +245,7 @@ class LocalAppendFile:
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """File operations on local files; the umask restricts the modes of new files."""
+    """File operations on local files. The umask restricts the access modes of new files."""
 
     folder_mode: int = PRIVATE_FOLDER
     file_mode: int = _PRIVATE_FILE
@@ -325,6 +323,7 @@ class LocalFiles:
                 raise
 
 
-# Files of a home directory are private to its owner. Files that sinks write for other users follow the umask.
+# Files of a home directory are private to its owner.
+# Files that sinks write for other users follow the umask.
 LOCAL = LocalFiles()
 SHARED = LocalFiles(0o777, 0o666)

@@ -1,8 +1,9 @@
 """Garbage collection and retention: remove files that the journal no longer references.
 
-Files that were never referenced are moved to the trash instead. A segment is removed when all its extents are
-freed and its writer no longer appends to the segment. The writer has then ended, or has committed rows in a
-later segment of the same log.
+Files that were never referenced are moved to the trash instead. A segment is an append-only file of rows, and
+an extent is a range of its bytes. A segment is removed when all its extents are freed and its writer no
+longer appends to the segment. The writer has then ended, or has committed rows in a later segment of the same
+log.
 
 A *slice* is an immutable table of operator state with a file of its own. A state file is removed when no
 retained checkpoint references the file and the file is older than these checkpoints. A slice that was dropped
@@ -26,13 +27,13 @@ from slicemill.storage.log import Log
 from slicemill.storage.segments import parse_segment
 from slicemill.storage.table_files import TableDamaged, files_of_versions
 
-# Minimum age, before a commit, of state files that cannot belong to a later checkpoint. The margin covers a
-# checkpoint that is written while another checkpoint is committed, and clock differences between hosts.
+# A state file that is older than a commit by this many µs cannot belong to a later checkpoint.
+# The margin covers checkpoints that are written during the commit, and clock differences between hosts.
 _CHECKPOINT_GRACE_US = 60_000_000
 
 
 def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str]) -> int:
-    """Remove unreferenced files and return their number.
+    """Remove files that the journal no longer references, and return their number.
 
     Files that may still be in use stay in `state.garbage`.
     """
@@ -55,7 +56,7 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
         removed += _remove_states(files, folder, named, committed_us)
         del state.garbage.checkpoints[folder]
     if state.garbage.tables:
-        # A replaced version of a table may be the current version again, or the parent of a current version.
+        # A replaced table version may be current again, or a current version may build on its file.
         used = _tables_in_use(state, files)
         for name in state.garbage.tables - used:
             files.remove(state.folder / TABLES / name)
@@ -67,7 +68,7 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
 def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str], trash: Trash) -> int:
     """Move files that the journal never referenced to the trash; return their number.
 
-    An empty `writers` means that no process writes to the home.
+    An empty `writers` means that no process writes to the home directory.
     """
     removed = remove_garbage(state, files, writers)
     logs = {log.folder: log for log in state.logs.values()}
@@ -91,9 +92,9 @@ def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str],
 
 
 def _tables_in_use(state: HomeState, files: FileSystem) -> set[str]:
-    """Return the files of the current versions of all tables.
+    """Return the names of the files that the current versions of all tables need.
 
-    If a damaged file does not name its parent, all files count as used.
+    If a file is damaged, the earlier file on which it builds is unknown. Then all table files are returned.
     """
     try:
         return files_of_versions(files, state.folder / TABLES, state.tables.values())
@@ -102,9 +103,8 @@ def _tables_in_use(state: HomeState, files: FileSystem) -> set[str]:
 
 
 def _remove_states(files: FileSystem, folder: Path, named: set[str], before_us: int) -> int:
-    """Remove unreferenced state files that were written before a time."""
-    # File times are compared with each other if possible, because the clocks of engine and file system may
-    # differ.
+    """Remove unreferenced checkpoint files of one task that were written before a time."""
+    # File times are compared if possible, because the clocks of engine and file system may differ.
     heads = [name for name in named if name.endswith(HEAD_SUFFIX) and exists(files, folder / name)]
     written = [files.stat(folder / name).modified_us for name in heads]
     before_us = min(written, default=before_us) - _CHECKPOINT_GRACE_US
@@ -146,7 +146,7 @@ def _folders(files: FileSystem, parent: Path) -> list[Path]:
     return [parent / name for name in sorted(files.names(parent))]
 
 
-# Trash of a home directory: unreferenced files, deleted after a day
+# Trash of a home directory: unreferenced files, which are deleted after a day.
 #
 #     trash/1700000000000000/logs/bid/w3.2-0.arrows     moved there at that time (µs)
 #
@@ -161,7 +161,7 @@ _NESTED = (LOGS, CHECKPOINTS)  # folders with a subfolder for each log or task
 
 
 class Trash:
-    """Trash of a home directory; `now_us` names the subfolder of newly moved files."""
+    """Trash of a home directory. Newly moved files get into a subfolder with the name `now_us`."""
 
     __slots__ = ("_files", "_home", "_now_us")
 
@@ -186,13 +186,13 @@ class Trash:
         return True
 
     def take_folder(self, folder: Path) -> int:
-        """Move a folder's files to the trash; return their number."""
+        """Move all files of a folder to the trash; return their number."""
         taken = sum(self.take(folder / name) for name in self._files.names(folder))
         self._files.remove_folder(folder)
         return taken
 
     def empty(self) -> None:
-        """Delete files that have been in the trash for a day."""
+        """Delete files that have been in the trash for at least a day."""
         for name in self._files.names(self._home / TRASH):
             if name.isdecimal() and int(name) <= self._now_us - KEPT_US:
                 batch = self._home / TRASH / name
@@ -213,11 +213,11 @@ def remove_tree(files: FileSystem, folder: Path) -> int:
     return len(names)
 
 
-# Retention: search for consumed log epochs whose retention time has passed
+# Retention: search for consumed log epochs whose retention time has passed.
 #
-# An epoch is what one commit appended to a log. A consumer's cursor in a log is the number of the last epoch
-# that the consumer has read (-1 for none). Many consumers share one stored copy of the rows. Epochs are freed
-# in order, so one number per log is enough.
+# An epoch is the rows that one commit appended to a log. A consumer's cursor in a log is the number of the
+# last epoch that the consumer has read (-1 for none). Many consumers share one stored copy of the rows.
+# Epochs are freed in order, so one number per log is enough.
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,16 +229,16 @@ class Retention:
 
 
 def slowest(consumers: Iterable[Mapping[str, int]], log: str) -> int | None:
-    """Return the smallest cursor of a log's consumers, or None without consumers."""
+    """Return the smallest position (last epoch read) of the consumers of a log; None if it has none."""
     return min((cursors[log] for cursors in consumers if log in cursors), default=None)
 
 
 def epochs_to_free(
     logs: Iterable[Log], consumers: Sequence[Mapping[str, int]], kept_us: Mapping[str, int], now_us: int
 ) -> dict[str, int]:
-    """Return the first epoch to retain for each log, for `Change.freed`.
+    """Map each log with epochs to delete to the first epoch to retain, for `Change.freed`.
 
-    The result omits logs without an epoch to free.
+    The result omits logs of which no epoch can be deleted.
     """
     freed = {}
     for log in logs:
@@ -252,7 +252,7 @@ def epochs_to_free(
 def keep_from(log: Log, slowest_cursor: int | None, retention: Retention, now_us: int) -> int:
     """Return the first epoch of a log to retain, for `Change.freed`.
 
-    The result is at most log.first if no epoch can be freed.
+    The result is at most `log.first` if no epoch can be deleted.
     """
     read = log.head if slowest_cursor is None else min(slowest_cursor, log.head)
     upto = min(read, log.newest(retention.epochs) - 1)

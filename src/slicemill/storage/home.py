@@ -1,7 +1,7 @@
-"""Home directory: logs and state of a running engine, and commits to them.
+"""Home directory: the data directory of the engine, with its logs, its state and all commits.
 
     FORMAT                  version number of the folder's layout
-    lock                    locked by the process that writes; contains its id
+    lock                    locked by the process that writes; contains the process id
     journal/                records and snapshots      (slicemill.storage.journal)
     logs/<name>/            segments of rows           (slicemill.storage.segments)
     checkpoints/<task>/     state files                (slicemill.storage.checkpoints)
@@ -9,14 +9,14 @@
     trash/                  unreferenced files, deleted after a day     (slicemill.storage.garbage)
     sources/ sinks/ readers/   files of sources, sinks and external readers
 
-Workers append rows to segments and write checkpoints, which are not visible yet. `commit` appends one
-record that names all of them, and makes them visible atomically. `free` later removes files that are no
-longer referenced. `sweep` moves files that were never referenced, because their writer crashed, to the
-trash.
+Workers append rows to segments and write checkpoints, which readers cannot see yet. `commit` appends one
+journal record that names all new rows and checkpoints, and so makes them visible atomically. `free` later
+removes files that are no longer referenced. `sweep` moves files that were never referenced, because their
+writer crashed, to the trash.
 
-Durability: with "process" a commit survives the end of any process, at any instruction. With "machine"
-writers sync their segments, and the record is synced to disk before `commit` returns. So the commit also
-survives a loss of power.
+With durability "process" a commit survives the end of any process, at any instruction. With durability
+"machine" writers sync their segments, and the record is synced to disk before `commit` returns. So the
+commit also survives a loss of power.
 """
 
 from __future__ import annotations
@@ -78,14 +78,15 @@ Durability = Literal["process", "machine"]
 
 _LOGGER = logging.getLogger(__name__)
 
-# A snapshot of the journal is due when the records are as large as the last snapshot, within these bounds.
+# Bounds in bytes for the size of the journal records after which a snapshot of the journal is written.
+# Within the bounds a snapshot is due when the records are as large as the last snapshot.
 # The lower bound avoids many small snapshot files. The upper bound limits the time to replay records.
 _SNAPSHOT_EVERY = (4 << 20, 32 << 20)
 _BETWEEN_EMPTYING_US = 3_600_000_000
 
 
 class Home:
-    """Home directory that one process loads, commits to and cleans up; thread-safe."""
+    """Home directory (data directory of the engine) that one process writes. All methods are thread-safe."""
 
     def __init__(
         self,
@@ -154,31 +155,32 @@ class Home:
 
     @property
     def tables(self) -> Mapping[str, str]:
-        """Return the file of each table's rows, in the folder `tables`."""
+        """Map each table to the file of its current rows in the folder `tables`."""
         return self._state.tables
 
     @property
     def alerts(self) -> Mapping[str, dict[str, Any]]:
-        """Return the progress of each alert (`lifecycle.alerts`)."""
+        """Map each alert to its journal fields, such as firing alarms and undelivered messages."""
         return self._state.alerts
 
     @property
     def lives(self) -> Mapping[str, dict[str, Any]]:
-        """Return pauses and retries of queries and streams, by the name of their log."""
+        """Map each paused or retried query or stream to its journal fields about pauses and retries."""
         return self._state.lives
 
     def source_folder(self, stream: str) -> Path:
-        """Return the folder for persistent data of a stream's source."""
+        """Return the folder in which the source of a stream stores its own data, such as spooled rows."""
         return self.folder / "sources" / folder_name(stream)
 
     def checkpoint_folder(self, task: str) -> Path:
-        """Return the folder of a task's state files."""
+        """Return the folder with the checkpoint files of a task."""
         return self._state.checkpoint_folder(task)
 
     def lock(self) -> None:
         """Lock the home directory for this process, or raise HomeLocked.
 
-        The lock ends with the process. Locking is fast, so lock before any slow work.
+        The operating system releases the lock when the process ends. Locking is fast, so lock before any slow
+        work.
         """
         check_format(self.folder, self._files)
         self._owner.take()
@@ -234,7 +236,7 @@ class Home:
                 tell(f"{removed} files that no commit names are moved to {self.folder / TRASH} for a day")
 
     def commit(self, change: Change) -> int:
-        """Commit a change atomically and return its epoch.
+        """Commit a change atomically and return the number of the commit, its epoch.
 
         An empty change writes nothing. Rows of one writer must be committed in the order in which the writer
         appended the rows. After StorageFull nothing has changed, and a later commit can succeed.
@@ -251,17 +253,17 @@ class Home:
             if self._end is not None:
                 self._end.note(epoch)
             self._folders.update(folders.values())
-            # Applying the encoded record gives the same state in memory as a replay.
+            # The state in memory is changed by the encoded record, so a replay gives the same state.
             self._state.apply(json.loads(content))
             if journal.end >= min(max(self._least_bytes, self._snapshot_bytes), self._most_bytes):
                 self._take_snapshot(journal)
             return self._state.epoch
 
     def free(self, writers: Collection[str] = ()) -> int:
-        """Remove unreferenced files, and return their number.
+        """Remove files that the journal no longer references, and return their number.
 
-        Unreferenced are files of freed epochs, dropped logs and old checkpoints. Segments to which one of
-        `writers` may still append are not removed.
+        These are files of freed epochs, dropped logs and old checkpoints. Segments to which one of `writers`
+        may still append are not removed.
         """
         with self._lock:
             if self._clock() >= self._emptied_us + _BETWEEN_EMPTYING_US:
@@ -311,7 +313,7 @@ class Home:
 
     @contextlib.contextmanager
     def announcing(self) -> Iterator[None]:
-        """After this context, withdraw announced logs and fields that are not committed."""
+        """At the end of the `with` block, withdraw announced logs and fields that are not committed."""
         with self._lock:
             logs, streams = set(self._state.announced), self._announced_streams
         try:
@@ -328,7 +330,7 @@ class Home:
     def announce(
         self, created: Mapping[str, pa.Schema], streams: Mapping[str, dict[str, Any]] | None = None
     ) -> None:
-        """Make logs and stream fields visible before the commit that creates them.
+        """Make new logs and stream fields visible to this process before the commit that creates them.
 
         The tasks of a statement are prepared with logs that the journal record of the statement creates. A
         crash before this record leaves no trace of the logs.
@@ -344,7 +346,7 @@ class Home:
             self._announced_streams = {**self._announced_streams, **(streams or {})}
 
     def _make_folders(self, created: Mapping[str, pa.Schema]) -> dict[str, str]:
-        """Create folders for new logs.
+        """Create a folder for each new log, and return the folder names by log.
 
         A folder name is never reused, because workers may have segments of a dropped log open.
         """
@@ -365,14 +367,14 @@ class Home:
         return folders
 
     def _take_snapshot(self, journal: JournalWriter) -> None:
-        """Start a new journal file, and write a snapshot of the state before it."""
+        """Start a new journal file, and write a snapshot of the state before its first record."""
         if self._snapshot is not None and self._snapshot.is_alive():
             return
         base = self._state.epoch + 1
         try:
             journal.rotate(base)
         except OSError:
-            return  # the next commit retries the snapshot, and the current commit is valid
+            return  # the current commit is valid, and the next commit retries the snapshot
         parts = encode_snapshot(self._state)
         self._snapshot_bytes = sum(len(part) for part in parts)
 
@@ -410,7 +412,7 @@ def _warn_of_permissions(folder: Path) -> None:
 __all__ = ["CHECKPOINTS", "LOGS", "Durability", "Home", "HomeError"]
 
 
-# FORMAT: file with the version number of the layout of a home directory
+# FORMAT is a file with the version number of the layout of a home directory.
 
 
 FORMAT = "FORMAT"
@@ -492,7 +494,7 @@ def write_format(folder: Path, files: FileSystem = LOCAL, durable: bool = False)
         write_atomically(files, folder / FORMAT, f"{CURRENT}\n".encode(), durable)
 
 
-# Lock of a home directory, to which only one process writes at a time
+# Lock of a home directory: only one process writes to the directory at a time.
 
 
 LOCK = "lock"
@@ -503,7 +505,7 @@ class HomeLocked(HomeError):
 
 
 class HomeLock:
-    """File lock (`flock`) with the process id of its holder.
+    """File lock (`flock`) on a home directory; the lock file has the process id of its holder.
 
     The operating system releases the lock when the process ends.
     """
@@ -546,7 +548,7 @@ class HomeLock:
 
 
 def _describe_holder(text: str) -> str:
-    """Return the holder of a lock as text, or "" for an unknown holder."""
+    """Return the process that holds a lock as text, or "" if the lock file does not name it."""
     try:
         holder = json.loads(text)
         return f" (process {holder['pid']} on {holder['host']}, since {holder['since']})"

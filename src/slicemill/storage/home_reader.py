@@ -1,10 +1,11 @@
-"""Reader of a home directory in another process, while the engine writes to it.
+"""Reader of a home directory for a process other than the engine, which may write meanwhile.
 
 The reader follows the journal without a lock. It applies only complete records, so it always has the state
 after some commit, and never returns to an earlier commit. The reader applies a record as soon as it is
 written. With durability "machine" this is some milliseconds before the record survives a loss of power.
 
-Reading rows that were freed meanwhile raises `ExtentFreed`. The caller then calls `poll` and retries.
+Reading rows that retention has deleted meanwhile raises `ExtentFreed`. The caller then calls `poll` and
+retries.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from slicemill.storage.home_state import HomeError, HomeState, UnreferencedFiles
 from slicemill.storage.journal import JournalDamaged, JournalPosition, apply_lines, load, records_path
 from slicemill.storage.log import Log
 
-# Maximum number of attempts to load a snapshot. An attempt fails only if two newer snapshots are written
-# meanwhile.
+# Maximum number of attempts to load the journal.
+# An attempt fails only if two newer snapshots are written meanwhile.
 _ATTEMPTS = 100
 _LOOKS = 3
 
@@ -31,7 +32,7 @@ T = TypeVar("T")
 class HomeReader:
     """Follower of the journal of a home directory, for one thread.
 
-    `poll` reads new commits.
+    `poll` applies new commits.
     """
 
     def __init__(self, folder: Path, files: FileSystem = LOCAL) -> None:
@@ -46,7 +47,7 @@ class HomeReader:
 
     @property
     def epoch(self) -> int:
-        """Return the number of the last commit that was read, or -1."""
+        """Return the number of the last commit that was read, or -1 if there was none."""
         return self._state.epoch
 
     @property
@@ -72,29 +73,28 @@ class HomeReader:
 
     @property
     def tables(self) -> Mapping[str, str]:
-        """Return the file of each table's rows, in the folder `tables`."""
+        """Map each table to the file of its current rows in the folder `tables`."""
         return self._state.tables
 
     @property
     def lives(self) -> Mapping[str, dict[str, Any]]:
-        """Return pauses and retries of queries and streams, by the name of their log."""
+        """Map each paused or retried query or stream to its journal fields about pauses and retries."""
         return self._state.lives
 
     def checkpoint_folder(self, task: str) -> Path:
-        """Return the folder of a task's state files."""
+        """Return the folder with the checkpoint files of a task."""
         return self._state.checkpoint_folder(task)
 
     def poll(self) -> int:
-        """Read new commits, and return their number."""
+        """Apply the commits that were written since the last call, and return their number."""
         before = self._state.epoch
         try:
             while self._repeated(self._follow):
                 continue
         except FileNotFoundError:
-            # The writer has removed the next journal file because of a newer snapshot, or the journal is
-            # still empty.
+            # The journal is empty, or the engine has removed old journal files after a newer snapshot.
             self._load()
-        # The reader forgets unreferenced files, because only the writer removes files.
+        # The reader forgets unreferenced files, because only the engine removes files.
         self._state.garbage = UnreferencedFiles()
         return self._state.epoch - before
 
@@ -121,7 +121,7 @@ class HomeReader:
         raise HomeError(f"the journal of {self.folder} changes faster than it can be read")
 
     def _repeated(self, read: Callable[[], T]) -> T:
-        """Retry reads of damaged records, which may be half-written."""
+        """Read the journal; if a record is damaged, read again, because it may be half-written."""
         for _ in range(_LOOKS):
             with contextlib.suppress(JournalDamaged):
                 return read()

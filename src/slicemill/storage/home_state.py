@@ -21,7 +21,7 @@ from slicemill.storage.log import EPOCH_COLUMNS, EXTENT_COLUMNS, Hold, Log, LogC
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
 TABLES = "tables"
-STEPS = "steps"  # task field with the steps that workers run, set only while the engine is running
+STEPS = "steps"  # folder with the steps that workers run, needed only while the engine is running
 
 # Fields of a task with this prefix refer to files in its checkpoint folder.
 CHECKPOINT_FIELD = "checkpoint"
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class HomeError(SlicemillError):
-    """Error: a home directory cannot be opened, read or written."""
+    """Error: a home directory cannot be opened, read or written to."""
 
 
 @dataclass(slots=True)
@@ -49,8 +49,8 @@ class UnreferencedFiles:
 class HomeState:
     """Content of a home directory after the commit `epoch`.
 
-    Other threads may read at any time. So the fields of a task or stream are replaced as a whole. A
-    dictionary is replaced when a name is added or removed.
+    Other threads may read the state at any time. So the fields of a task or stream are replaced as a whole,
+    and a dictionary is replaced when a name is added or removed.
     """
 
     folder: Path
@@ -61,18 +61,18 @@ class HomeState:
     tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     statements: list[dict[str, Any]] = field(default_factory=list)
-    tables: dict[str, str] = field(default_factory=dict)  # file of each table's rows
+    tables: dict[str, str] = field(default_factory=dict)  # file of the current rows, by table
     alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # Pauses and retries of queries and streams, by the name of their log.
+    # Journal fields about pauses and retries of queries and streams, by the name of their log.
     lives: dict[str, dict[str, Any]] = field(default_factory=dict)
     garbage: UnreferencedFiles = field(default_factory=UnreferencedFiles)
-    # Logs that the next journal record creates. This process uses the logs before the record is written.
+    # Logs that the next journal record will create, and that this process uses before that record.
     announced: dict[str, Log] = field(default_factory=dict)
 
     def check(self, change: Change) -> None:
         """Raise if a change cannot be applied.
 
-        `Home.commit` calls this first, so every written record can be applied.
+        `Home.commit` calls this method first, so every written record can be applied.
         """
         there = (self.logs.keys() - change.dropped_logs) | change.created.keys()
         named = (change.logs, change.freed, change.based, change.lost, change.columns, change.widened)
@@ -112,7 +112,7 @@ class HomeState:
             self.logs = {**self.logs, name: self.new_log(name, schema, folder)}
         epoch = record["e"]
         for name, schema in record.get("columns", {}).items():
-            # Rows that this record appends have the old columns.
+            # The rows that this record appends to the log still have the old columns.
             first = epoch + 1 if name in record.get("logs", ()) else epoch
             self.logs[name].change_columns(first, decode_schema(schema))
         for name, schema in record.get("widened", {}).items():
@@ -144,7 +144,7 @@ class HomeState:
         self.committed_us = record["at"]
 
     def hold(self, name: str) -> None:
-        """Limit reads of a log to its rows at a pause, or remove the limit."""
+        """Limit reads of a log to the rows that it had when it was paused; remove the limit after RESUME."""
         if name in self.logs:
             paused = self.lives.get(name, {}).get("paused")
             self.logs[name].hold = None
@@ -177,9 +177,9 @@ class HomeState:
 
 
 def checkpoint_files(task: Mapping[str, Any]) -> set[str]:
-    """Return the names of a task's checkpoint files.
+    """Return the names of a task's checkpoint files: all strings in its checkpoint fields.
 
-    The names are all strings in the checkpoint fields of the task.
+    A checkpoint field is a journal field whose name starts with "checkpoint".
     """
     found: set[str] = set()
     for name, value in task.items():
@@ -211,21 +211,21 @@ def _without(known: dict[str, T], name: str) -> dict[str, T]:
 
 
 def merge_fields(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge changed journal fields into existing fields; None removes a field."""
+    """Return the existing journal fields, updated by changed fields. The value None removes a field."""
     both = {**before, **fields}
     if None in fields.values():
         return {name: value for name, value in both.items() if value is not None}
     return both
 
 
-# Snapshots: the state of a home directory before an epoch (commit), in one file
+# Snapshots: one file with the state of a home directory before an epoch (commit).
 #
 #     <crc32> {"epoch": 16, "units": …, "logs": [[name, schema, folder, first, freed, head, …], …]}\n
 #     Arrow stream: the epochs of all logs, one log after the other
 #     Arrow stream: the extents (positions of rows in segments) of all logs
 #
-# The first line starts with a checksum, as a journal record does. It has the lengths and checksums of the
-# streams.
+# The first line starts with a checksum, as a journal record does. The line has the lengths and checksums of
+# the streams.
 
 
 class SnapshotDamaged(ValueError):
@@ -233,7 +233,7 @@ class SnapshotDamaged(ValueError):
 
 
 def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
-    """Return the parts of a snapshot file, which later changes of the state do not affect."""
+    """Return the parts of a snapshot file. Later changes of the state do not affect these parts."""
     dumped = [log.dump() for log in state.logs.values()]
     tables = [
         _stream(EPOCH_COLUMNS, [columns.epochs for columns in dumped]),
@@ -306,7 +306,7 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
 
 
 def _stream(names: tuple[str, ...], logs: list[list[array[int]]]) -> pa.Buffer:
-    """Return the index columns of all logs as one Arrow stream."""
+    """Return the columns `names` of all log indexes, concatenated, as one Arrow stream."""
     arrays = [
         pa.array(np.concatenate([np.frombuffer(log[i], np.int64) for log in logs] or [np.empty(0, np.int64)]))
         for i in range(len(names))
@@ -327,11 +327,11 @@ def _cut(columns: list[np.ndarray[Any, np.dtype[np.int64]]], start: int, count: 
     return [array("q", column[start : start + count].tobytes()) for column in columns]
 
 
-# Journal fields that select the checkpoint of a task to restore
+# Journal fields that determine which checkpoint of a task is restored.
 
 
 CHECKPOINT, BEFORE = "checkpoint", "checkpoint_before"
-# Fields with changes of a task's state since the checkpoint (`runtime.tasks`).
+# Journal fields with changes of a task's state since its checkpoint (`runtime.tasks`).
 SINCE_CHECKPOINT = ("newcomers", "successors", "parts_taken")
 
 

@@ -1,18 +1,19 @@
-"""Journal of a home directory: a log of commits, and snapshots of the resulting state.
+"""Journal of a home directory: all commits in order, and snapshots of the resulting state.
 
-    journal/000000000000.records      lines, see slicemill.storage.changes; the first has epoch 0
+    journal/000000000000.records      one line per commit (slicemill.storage.changes), from epoch 0 on
     journal/000000041200.snapshot     state before epoch 41200
-    journal/000000041200.records      from epoch 41200 on
-    journal/end                       the last epoch, see `JournalEnd`
+    journal/000000041200.records      one line per commit, from epoch 41200 on
+    journal/end                       number of the last commit (`JournalEnd`)
 
-A commit is one append. When the records since the last snapshot are large, the writer starts a new file of
-records and writes a snapshot of the state before it. A crash in between leaves two files of records, which
-are read one after the other. The last two snapshots and the records since the older snapshot are retained. So
-the older snapshot can replace a damaged newer snapshot, and a reader that lags a little still finds the next
-records.
+A commit is one append to the journal, and its number is called epoch. When the records since the last
+snapshot are large, the writer starts a new file of records and writes a snapshot of the state before it. A
+crash in between leaves two files of records, which are read one after the other. The last two snapshots and
+the records since the older snapshot are retained. So the older snapshot can replace a damaged newer snapshot,
+and a reader that lags a little still finds the next records.
 
-Opening reads the newest snapshot and the records after it. An incomplete last record, left by a crash, is
-truncated. A damaged or missing record before other records is an error, because later records build on it.
+When the home directory is opened, the newest snapshot and the records after it are read. An incomplete last
+record, left by a crash, is truncated. A damaged or missing record before other records is an error, because
+later records build on it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def snapshot_path(home: Path, base: int) -> Path:
 
 
 def bases(names: Iterable[str], suffix: str) -> list[int]:
-    """Return the first epochs of the journal files with a suffix, sorted."""
+    """Return the sorted first epochs of all journal files whose names have a given suffix."""
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
@@ -73,9 +74,9 @@ def bases(names: Iterable[str], suffix: str) -> list[int]:
 def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
     """Read the journal of a home directory.
 
-    Raise FileNotFoundError if a running writer removed a file meanwhile.
+    Raise FileNotFoundError if a running engine removed a file meanwhile.
     """
-    # The files are listed before reading, because all records before a listed file are complete.
+    # The files are listed before they are read, because all records before a listed file are complete.
     names = files.names(home / JOURNAL)
     listed = bases(names, RECORDS)
     if not listed:
@@ -103,7 +104,7 @@ def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
 
 
 class MissingCommits(NamedTuple):
-    """Acknowledged commits that are missing in the journal."""
+    """Message about acknowledged commits that are missing in the journal."""
 
     words: str
     is_binding: bool  # True if a loss of power cannot explain the missing commits
@@ -130,7 +131,7 @@ def missing_commits(home: Path, last: int, torn: int, end: JournalEnd | None) ->
 
 
 def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress: Progress) -> int:
-    """Apply the complete records in `data`; return the offset of their end.
+    """Apply all complete journal records in `data`; return the file offset after the last one.
 
     `data` was read from a journal file at offset `start`.
     """
@@ -190,7 +191,8 @@ def _newest_snapshot(
 class JournalWriter:
     """Writer of journal records.
 
-    The bytes of a failed append are truncated at once, or else before the next append.
+    The bytes of a failed append are truncated at once. If that fails, they are truncated before the next
+    append.
     """
 
     __slots__ = ("_broken", "_dirty", "_durable", "_file", "_files", "_home", "base", "end", "epoch")
@@ -202,14 +204,14 @@ class JournalWriter:
         self._files = files
         self._durable = durable
         self._broken = False
-        # The first append truncates the file after its last complete record.
+        # True if the next append must truncate the file after its last complete record.
         self._dirty = True
         self._file = files.append(records_path(home, self.base))
         if durable:
             files.sync(home / JOURNAL)
 
     def append(self, epoch: int, content: bytes) -> None:
-        """Append a record, which is committed if and only if this method returns."""
+        """Append a journal record. The record is committed if and only if this method returns."""
         if self._broken:
             raise HomeError(f"the journal of {self._home} could not be synced to disk; open the home again")
         line = frame(content)
@@ -249,8 +251,7 @@ class JournalWriter:
         try:
             sync()
         except OSError as problem:
-            # After a failed sync, the content of the disk is unknown until it is read again, so a retry is
-            # useless.
+            # After a failed sync, the content of the disk is unknown, so a retry is useless.
             self._broken = True
             raise HomeError(f"the journal of {self._home} cannot be synced to disk: {problem}") from problem
 
@@ -258,7 +259,7 @@ class JournalWriter:
 def write_snapshot(
     home: Path, base: int, parts: Sequence[bytes | pa.Buffer], files: FileSystem, durable: bool
 ) -> None:
-    """Write the snapshot before epoch `base`; remove older journal files."""
+    """Write the snapshot of the state before epoch `base`; remove journal files that are not needed now."""
     write_atomically(files, snapshot_path(home, base), b"".join(bytes(part) for part in parts), durable)
     names = files.names(home / JOURNAL)
     kept = bases(names, SNAPSHOT)[-2:]
@@ -269,9 +270,9 @@ def write_snapshot(
                 files.remove(home / JOURNAL / f"{old:012d}{suffix}")
 
 
-# The file `end` of the journal, with the epoch of the last commit
+# The file `end` of the journal has the epoch (number) of the last commit.
 #
-#     journal/end      lines like records: <crc32> {"e":17,"boot":"5f0a…"}; the last complete line counts
+#     journal/end      lines <crc32> {"e":17,"boot":"5f0a…"}, of which the last complete line counts
 #
 # If a journal loses complete records at its end, the remaining file is a valid older journal. The file `end`
 # reveals the loss when the home directory is opened. A line is written after its record. So after a crash the
@@ -289,9 +290,10 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class JournalEnd:
-    """Last commit according to the file `end`.
+    """Last commit according to the file `end` of the journal.
 
-    `boot` is empty if the commit's record was synced to disk before the line was written.
+    `boot` is the boot id of the machine. It is empty if the record of the commit was synced to disk before
+    the line was written.
     """
 
     epoch: int
@@ -312,7 +314,7 @@ def this_boot() -> str:
 
 
 def read_end(journal: Path, files: FileSystem) -> JournalEnd | None:
-    """Read the last commit in the file `end` of a journal, or None if it has no line."""
+    """Return the last commit that the file `end` of a journal names, or None if it names none."""
     try:
         data = files.read(journal / END_FILE)
     except FileNotFoundError:
@@ -328,7 +330,7 @@ def read_end(journal: Path, files: FileSystem) -> JournalEnd | None:
 class JournalEndWriter:
     """Writer of the file `end` of a journal.
 
-    Errors are ignored, because an older line remains correct.
+    Errors of writing are ignored, because an older line remains correct.
     """
 
     __slots__ = ("_boot", "_bytes", "_file")

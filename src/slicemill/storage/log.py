@@ -1,4 +1,4 @@
-"""Log index: positions of a log's rows in files, by commit.
+"""Log index: the positions of a log's rows in files, commit by commit.
 
 A log stores a stream, a derived stream or the results of a query. Each commit (journal record) may append
 rows to a log. These rows are one *epoch* of the log. An *extent* is a range of bytes with rows in a segment
@@ -17,10 +17,10 @@ epoch with the resulting table as inserts. The base has the number of the last f
 
 So a reader that starts at the beginning gets the current table. A reader that has read only some of the
 folded epochs must start again (`has_freed_after`). If the query of a changelog is replaced, an epoch deletes
-all rows of the old table. The new table starts after that epoch (`begun_after`). A reader with a cursor reads
-these deletes. A reader from the beginning (-1) skips all epochs up to `begun_after`, because their changes
-cancel out. While a query is paused, readers see the version of the query at the pause: the *visible version*.
-Only `HomeState.apply` changes an index; any thread may read it.
+all rows of the old table. The new table starts after that epoch (`begun_after`). A reader with a cursor (the
+last epoch that it has read) reads these deletes. A reader from the beginning (-1) skips all epochs up to
+`begun_after`, because their changes cancel out. While a query is paused, readers see the version of the query
+at the pause: the *visible version*. Only `HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from slicemill.storage.segments import (
 from slicemill.time import BEFORE_ALL
 from slicemill.types import OP, Schema
 
-# Number of epochs among which the oldest arrival is searched.
+# Number of unread epochs among which the oldest arrival time is searched.
 _SEARCHED_EPOCHS = 1_000
 
 EPOCH_COLUMNS = ("number", "arrival_us", "min_ts", "max_ts", "rows_so_far", "extents_so_far")
@@ -61,7 +61,7 @@ EXTENT_COLUMNS = ("segment", "offset", "length", "rows", "crc")
 
 
 class EpochSpans(NamedTuple):
-    """Arrays of the number, timestamp range and row count of epochs with rows."""
+    """Columns with the number, timestamp range and row count of each epoch that has rows."""
 
     numbers: NDArray[np.int64]
     first_ts: NDArray[np.int64]
@@ -70,7 +70,7 @@ class EpochSpans(NamedTuple):
 
 
 class LogColumns(NamedTuple):
-    """Log index as stored in snapshots, in columns of integers.
+    """Log index as the snapshots of the journal store it: columns of integers.
 
     The columns are EPOCH_COLUMNS and EXTENT_COLUMNS.
     """
@@ -88,14 +88,14 @@ class LogEnd(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Readable end of a paused log; `as_of` is the newest commit at the pause."""
+    """Last epoch of a paused log that readers see. `as_of` is the last commit before the pause."""
 
     end: LogEnd
     as_of: int
 
 
 class LogOutline(NamedTuple):
-    """Fields of a log with which another process can read given epochs."""
+    """Description of a log with which another process can read the rows of given epochs."""
 
     name: str
     folder: Path
@@ -104,7 +104,7 @@ class LogOutline(NamedTuple):
 
 
 class Log:
-    """Index of one log; while the log is paused, `hold` is its readable end."""
+    """Index of one log (stored rows of a stream or query); `hold` is its readable end during a pause."""
 
     def __init__(self, name: str, folder: Path, columns: pa.Schema, files: FileSystem = LOCAL) -> None:
         self.name = name
@@ -112,7 +112,7 @@ class Log:
         # First epoch of each schema, with the schema without and with system columns.
         self._columns = [(0, columns, with_system_columns(columns))]
         self.first = 0
-        self.freed = -1  # last freed epoch; a reader with an earlier cursor has missed rows
+        self.freed = -1  # last epoch whose rows are deleted; readers with an earlier cursor have missed rows
         self.end = LogEnd()
         self.hold: Hold | None = None
         self._files = files
@@ -130,12 +130,12 @@ class Log:
 
     @property
     def outline(self) -> LogOutline:
-        """Return the fields with which another process can read given epochs."""
+        """Return a description of the log with which another process can read given epochs."""
         return LogOutline(self.name, self.folder, self._columns, self.hold)
 
     @classmethod
     def from_outline(cls, outline: LogOutline) -> Log:
-        """Return a log with an empty index, to read epochs that another process passes."""
+        """Return a log without index; it reads epochs whose positions another process passes."""
         log = cls(outline.name, outline.folder, outline.columns[-1][1])
         log._columns, log.hold = outline.columns, outline.hold
         return log
@@ -147,12 +147,12 @@ class Log:
 
     @property
     def columns_shown(self) -> pa.Schema:
-        """Return the columns of the visible version of the query."""
+        """Return the columns of the rows that readers see; a paused log shows its columns at the pause."""
         return self._shown()[1]
 
     @property
     def begun_after(self) -> int:
-        """Return the last epoch before the current version of the query.
+        """Return the last epoch of a changelog before the current definition of its query, or -1.
 
         The changes up to this epoch cancel out.
         """
@@ -160,20 +160,20 @@ class Log:
 
     @property
     def shown_begun_after(self) -> int:
-        """Like `begun_after`, for the visible version of the query."""
+        """Return the last epoch of a changelog before the definition of its query that readers see, or -1."""
         return _begun_after(*self._shown())
 
     def _shown(self) -> tuple[int, pa.Schema, pa.Schema]:
         hold, found = self.hold, self._columns[-1]
         if hold is not None:
-            # New columns apply to the commit that sets them, or to the next commit if the commit has deletes.
+            # New columns apply from the commit that sets them, or from the next one if it has deletes.
             found = next(one for one in reversed(self._columns) if one[0] <= hold.as_of + 1)
         return found
 
     def schema_shown(self, now: Schema) -> Schema:
-        """Return the schema of the visible version; `now` is the current schema.
+        """Return the SQL schema of the rows that readers see; `now` is the current schema of the query.
 
-        The schema of an earlier version omits the key, because each change has all columns.
+        The schema of an earlier definition omits the key, because each change has all columns.
         """
         if self._shown() is self._columns[-1]:
             return now
@@ -181,7 +181,7 @@ class Log:
 
     @property
     def changes(self) -> bool:
-        """Return True for a changelog, whose rows are inserts, updates and deletes."""
+        """Return True if the log is a changelog, whose rows are inserts, updates and deletes."""
         return OP in self.columns.names
 
     @property
@@ -191,11 +191,11 @@ class Log:
 
     @property
     def changes_of_columns(self) -> list[tuple[int, pa.Schema]]:
-        """Return each later schema of the log with its first epoch, without the first schema."""
+        """Return each change of the columns of the log: the first epoch with new columns, and the columns."""
         return [(epoch, columns) for epoch, columns, _ in self._columns[1:]]
 
     def change_columns(self, epoch: int, columns: pa.Schema) -> None:
-        """Change the columns of rows from an epoch on.
+        """Change the columns of the rows that are appended from an epoch on.
 
         A changelog starts with an empty table at this epoch, even if its columns stay the same.
         """
@@ -220,17 +220,17 @@ class Log:
 
     @property
     def schema(self) -> Schema:
-        """Return the columns of newly appended rows as a SQL schema."""
+        """Return the columns of newly appended rows as an SQL schema."""
         return from_arrow(self.columns)
 
     @property
     def head(self) -> int:
-        """Return the last readable epoch, or -1 for an empty log."""
+        """Return the last epoch that readers see, or -1 for an empty log."""
         return self._read_end.epoch
 
     @property
     def max_ts(self) -> int | None:
-        """Return the greatest timestamp of the readable rows."""
+        """Return the greatest timestamp of the rows that readers see, or None."""
         return self._read_end.max_ts
 
     @property
@@ -239,51 +239,51 @@ class Log:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows that are not freed."""
+        """Return the number of stored rows, which retention has not deleted."""
         with self._lock:
             return self._rows_until(len(self._epochs[0])) - self._rows_until(self._start)
 
     @property
     def bytes(self) -> int:
-        """Return the total size in bytes of the extents that are not freed."""
+        """Return the size in bytes of the stored rows, which retention has not deleted."""
         return self._bytes
 
     def __len__(self) -> int:
-        """Return the number of readable epochs."""
+        """Return the number of epochs that readers see."""
         return self._until() - self._start
 
     def _until(self) -> int:
-        """Return the index position after the last readable epoch."""
+        """Return the index position after the last epoch that readers see."""
         numbers = self._epochs[0]
         return len(numbers) if self.hold is None else bisect_right(numbers, self.head, lo=self._start)
 
     @property
     def base(self) -> int | None:
-        """Return the epoch with the folded table of a changelog, or None without this epoch."""
+        """Return the epoch with the table that compaction has made of a changelog's old changes, or None."""
         with self._lock:
             there = self._start < len(self._epochs[0]) and self._epochs[0][self._start] == self.freed
             return self.freed if there else None
 
     def has_freed_after(self, cursor: int) -> bool:
-        """Return True if epochs after a cursor were freed.
+        """Return True if epochs after a cursor (the last epoch read) have been deleted or compacted.
 
-        The result is False for a reader from the beginning (cursor -1), which gets the folded table.
+        The result is False for a reader from the beginning (cursor -1), which gets the compacted table.
         """
         return 0 <= cursor < self.freed
 
     def covers(self, cursor: int) -> bool:
-        """Return True if all epochs after a cursor are readable.
+        """Return True if all epochs after a cursor (the last epoch read) can still be read.
 
-        Epochs that are folded into the base count as readable.
+        From the beginning (cursor -1) compacted epochs count as readable.
         """
         return not self.has_freed_after(cursor) and (cursor >= 0 or self.freed < 0 or self.changes)
 
     def epochs(self, after: int = -1, upto: int | None = None, of_now: bool = False) -> list[Epoch]:
         """Return the epochs after cursor `after`, up to and including `upto`.
 
-        A cursor is the last epoch that was read. From the beginning (-1), only epochs of the visible version
-        of the query are returned. With `of_now`, only epochs of the newest version are returned: none while
-        the log is paused at an earlier version.
+        A cursor is the last epoch that was read. From the beginning (-1), only results of the definition of
+        the query that readers see are returned. If `of_now` is True, only results of the newest definition
+        are returned. Then no epoch is returned while the log is paused at an earlier definition.
         """
         with self._lock:
             begun = self.begun_after if of_now else self.shown_begun_after
@@ -294,15 +294,15 @@ class Log:
             return [self._epoch(position) for position in range(begin, end)]
 
     def all_epochs(self) -> list[Epoch]:
-        """Return all epochs that are not freed, including epochs hidden from readers.
+        """Return all stored epochs, including epochs that readers do not see.
 
-        Hidden are epochs after a pause, and epochs of earlier versions of the query.
+        Readers do not see epochs after a pause, and epochs of earlier definitions of the query.
         """
         with self._lock:
             return [self._epoch(position) for position in range(self._start, len(self._epochs[0]))]
 
     def spans(self) -> EpochSpans:
-        """Return numbers, timestamp ranges and row counts of the readable epochs.
+        """Return numbers, timestamp ranges and row counts of the epochs that readers see.
 
         Only the index is read, not the rows.
         """
@@ -316,10 +316,10 @@ class Log:
         return EpochSpans(numbers[filled], first_ts[filled], last_ts[filled], rows[filled])
 
     def take(self, after: int, most_rows: float) -> tuple[list[Epoch], int | None]:
-        """Return the next epochs after a cursor, and the least timestamp of later epochs.
+        """Return the next epochs after a cursor (last epoch read), and the least timestamp of later epochs.
 
-        The epochs have at most `most_rows` rows, but at least one epoch is returned. Rows are in timestamp
-        order, so the first later epoch with rows has the least timestamp.
+        The returned epochs have at most `most_rows` rows, but at least one epoch is returned. Rows are in
+        timestamp order, so the first later epoch with rows has the least timestamp.
         """
         with self._lock:
             rows_so_far, least = self._epochs[4], self._epochs[2]
@@ -331,22 +331,21 @@ class Log:
             return [self._epoch(position) for position in range(begin, end)], left
 
     def waiting(self, after: int, upto: int) -> tuple[int, int, int | None]:
-        """Count the epochs and rows after a cursor, with the oldest arrival."""
+        """Count the unread epochs and rows after a cursor; return also the oldest arrival time, or None."""
         with self._lock:
             numbers, arrivals = self._epochs[0], self._epochs[1]
             begin = self._behind(after)
             end = min(bisect_right(numbers, upto, lo=begin), self._until())
             if begin >= end:
                 return 0, 0, None
-            # Arrival times may decrease with the clock or between writers. The first epochs are a good
-            # estimate.
+            # Arrival times may decrease with the clock or between writers, so several epochs are searched.
             oldest = min(arrivals[begin : min(end, begin + _SEARCHED_EPOCHS)])
             return end - begin, self._rows_until(end) - self._rows_until(begin), oldest
 
     def last_before(self, ts: int) -> int:
-        """Return the last epoch whose rows are all before a time, or -1 without such an epoch.
+        """Return the last epoch up to which all rows have timestamps before a time, or -1.
 
-        The rows of earlier epochs are before the time too.
+        The result is -1 if the first epoch has a row at or after the time.
         """
         with self._lock:
             numbers, greatest, found = self._epochs[0], self._epochs[3], -1
@@ -357,16 +356,16 @@ class Log:
             return found
 
     def rows_after(self, after: int) -> int:
-        """Return the number of rows after a cursor."""
+        """Return the number of rows after a cursor, the last epoch that was read."""
         with self._lock:
             end = self._until()
             begin = min(self._behind(after), end)
             return self._rows_until(end) - self._rows_until(begin)
 
     def first_arrived_after(self, arrival_us: int, upto: int) -> int:
-        """Return the first epoch that arrived after a time.
+        """Return the first epoch whose rows arrived after a time.
 
-        Return `upto` + 1 if no epoch up to `upto` arrived after the time. Epochs are freed in order, so the
+        Return `upto` + 1 if no epoch up to `upto` arrived after the time. Epochs are deleted in order, so the
         result is the first epoch that a retention by age retains. Arrival times may decrease with the clock.
         """
         with self._lock:
@@ -378,7 +377,7 @@ class Log:
             return upto + 1
 
     def newest(self, count: int) -> int:
-        """Return the first of the `count` newest epochs.
+        """Return the number of the oldest of the `count` newest epochs.
 
         Return head + 1 if `count` is 0.
         """
@@ -389,7 +388,7 @@ class Log:
             return numbers[position] if position < end else self.head + 1
 
     def read(self, epoch: Epoch, needed: frozenset[str] = frozenset()) -> pa.Table:
-        """Return the rows of an epoch; see also `read_epochs`."""
+        """Read the rows of an epoch; `read_epochs` describes `needed` and the order of rows."""
         if len(epoch.extents) == 1 and epoch.rows and not needed:
             # Fast path: nearly all epochs of a running query have one extent with one or two rows.
             try:
@@ -401,7 +400,7 @@ class Log:
         return read_epochs(self.folder, self.columns_at(epoch.number), [epoch], needed, self._files)
 
     def scan(self, epochs: Iterable[Epoch], columns: Collection[str]) -> pa.Table:
-        """Read `_ts` and some columns of epochs, without decoding other columns."""
+        """Read the timestamps and some columns of epochs, without decoding other columns."""
         wanted = {TS, *columns}
         shown = with_system_columns(self.columns_shown)
         schema = pa.schema([field for field in shown if field.name in wanted])
@@ -422,7 +421,10 @@ class Log:
         return [self.read(epoch) for epoch in run]
 
     def read_after(self, after: int = -1) -> tuple[list[Epoch], list[pa.Table]]:
-        """Read the epochs after a cursor; retry if retention frees rows meanwhile."""
+        """Read the rows of all epochs after a cursor (the last epoch read).
+
+        Retry if retention deletes rows meanwhile.
+        """
         while True:
             freed, epochs = self.freed, self.epochs(after)
             try:
@@ -439,9 +441,9 @@ class Log:
         max_ts: int | None,
         arrival_us: int,
     ) -> None:
-        """Add an epoch to the index; extents are (segment, offset, length, rows, checksum).
+        """Add an epoch to the index. Its extents are (segment, offset, length, rows, checksum).
 
-        Records of FORMAT 5 have no checksum.
+        Extents in records of FORMAT 5 have no checksum.
         """
         with self._lock:
             rows = self._rows_until(len(self._epochs[0]))
@@ -465,7 +467,7 @@ class Log:
             self.end = LogEnd(number, max(known, default=None))
 
     def free(self, first: int) -> list[str]:
-        """Free the epochs before `first`; return the segments that are no longer used."""
+        """Remove the epochs before `first` from the index; return the segments that are no longer used."""
         with self._lock:
             emptied = self._free(first)
             if self._start * 2 > len(self._epochs[0]):
@@ -480,7 +482,7 @@ class Log:
         max_ts: int | None,
         arrival_us: int,
     ) -> list[str]:
-        """Replace the epochs up to `upto` by the rows of a table; return unused segments."""
+        """Replace all epochs up to `upto` by the rows of one table; return the segments no longer used."""
         with self._lock:
             emptied = self._free(upto + 1)
             self._compact()
@@ -489,8 +491,7 @@ class Log:
             segments = [self._segment_index(segment) for segment in columns[0]]
             rows = sum(columns[3])
             self._bytes += sum(columns[2])
-            # The totals of freed epochs are reduced, so that the running totals of later epochs stay the
-            # same.
+            # The totals of freed epochs are reduced, so that the running totals of later epochs stay equal.
             rows_so_far, extents_so_far = self._freed_rows, self._freed_extents
             self._freed_rows -= rows
             self._freed_extents -= len(segments)
@@ -504,7 +505,7 @@ class Log:
             return emptied
 
     def lose(self, lost: Collection[tuple[str, int]]) -> None:
-        """Drop the rows of unreadable extents, given as (segment, offset).
+        """Drop the rows of unreadable extents, which are given as pairs (segment, offset).
 
         The extents remain in the index with 0 rows, so readers skip them. Their segments are removed when the
         extents are freed.
@@ -522,23 +523,23 @@ class Log:
                 rows_so_far[position] -= int(missed_so_far[self._extents_until(position + 1)])
 
     def is_used(self, segment: str) -> bool:
-        """Return True if a segment has an extent that is not freed."""
+        """Return True if a segment file contains rows that are still stored."""
         with self._lock:
             return self._live.get(segment, 0) > 0
 
     def is_superseded(self, segment: str) -> bool:
-        """Return True if the segment's writer has started a later segment."""
+        """Return True if the writer of a segment file has started a later segment of the same log."""
         parsed = parse_segment(segment)
         with self._lock:
             return parsed is not None and parsed[1] < self._newest.get(parsed[0], -1)
 
     def segments_in_use(self) -> list[str]:
-        """Return the segments with an extent that is not freed."""
+        """Return the names of the segment files that contain rows which are still stored."""
         with self._lock:
             return [segment for segment, count in self._live.items() if count]
 
     def dump(self) -> LogColumns:
-        """Return a copy of the log index without freed epochs."""
+        """Return a copy of the log index without the epochs that retention has deleted."""
         with self._lock:
             gone = self._extents_until(self._start)
             return LogColumns(
@@ -599,15 +600,15 @@ class Log:
             self._newest[writer] = max(number, self._newest.get(writer, -1))
 
     def _behind(self, after: int) -> int:
-        """Return the index position of the first epoch after a cursor."""
+        """Return the index position of the first epoch after a cursor, the last epoch that was read."""
         return bisect_right(self._epochs[0], self.begun_after if after < 0 else after, lo=self._start)
 
     def _rows_until(self, position: int) -> int:
-        """Return the number of rows before an index position, including freed rows."""
+        """Return the number of rows before an index position, including rows that were deleted."""
         return self._epochs[4][position - 1] if position else self._freed_rows
 
     def _extents_until(self, position: int) -> int:
-        """Return the index position of the first extent of an epoch."""
+        """Return the position of the first extent of the epoch at an index position."""
         return self._epochs[5][position - 1] - self._freed_extents if position else 0
 
     def _epoch(self, position: int) -> Epoch:
@@ -629,7 +630,7 @@ class Log:
         )
 
     def _compact(self) -> None:
-        """Release the memory of freed epochs, and renumber the segments of the index."""
+        """Remove deleted epochs from the arrays of the index, and renumber the segments."""
         gone = self._extents_until(self._start)
         self._freed_rows = self._rows_until(self._start)
         self._freed_extents += gone
@@ -655,7 +656,7 @@ def _with_crc(extent: Sequence[Any]) -> Sequence[Any]:
     return extent if len(extent) == len(EXTENT_COLUMNS) else (*extent, UNVERIFIED)
 
 
-# Epochs of a log, and functions that read their rows
+# Epochs of a log, and functions that read the rows of epochs.
 
 
 class Epoch(NamedTuple):
@@ -704,7 +705,7 @@ def read_epochs(
     """Read the rows of epochs, sorted by (`_ts`, `_seq`).
 
     The system columns precede the other columns. No row is copied unless the timestamps of extents overlap. A
-    column that was not stored is NULL. An extent without a `needed` column is omitted, because the extent was
+    column that was not stored is NULL. An extent that lacks a `needed` column is omitted, because it was
     stored before the query of the reader existed.
     """
     schema = with_system_columns(columns)
@@ -716,9 +717,10 @@ def read_epochs(
 def read_stored_tables(
     folder: Path, epochs: Iterable[Epoch], needed: frozenset[str] = frozenset(), files: FileSystem = LOCAL
 ) -> Iterator[tuple[pa.Table, int]]:
-    """Yield the stored tables of epochs, with arrival times.
+    """Yield the stored tables of epochs, each with the arrival time of its epoch.
 
-    Tables with tie columns, which order rows of several partitions, are merged into one table.
+    Several subtasks may write tables for one epoch. Tables with tie columns, which order the rows of several
+    subtasks, are merged into one table.
     """
     for epoch in epochs:
         tied = []

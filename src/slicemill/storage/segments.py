@@ -5,18 +5,19 @@
     | schema | batch | batch | batch …        an Arrow IPC stream; any Arrow library can read it
              ^ extent: (segment, offset, length, rows, checksum)
 
-Each writer appends messages to its own segment. No two processes write to one file, and no byte is
+Each writer appends Arrow messages to its own segment. No two processes write to one file, and no byte is
 overwritten. An *extent* is the position of rows in a segment. A batch becomes valid when a journal record
 names its extent. Other bytes of a crashed writer are ignored. A writer starts a new segment when the schema
 changes or the old segment is full.
 
-An extent's checksum is the CRC-32 of the segment's schema message followed by the extent's bytes. The
-journal has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before parsing:
-after each read, or once per mapping. Extents of FORMAT 5 have no checksum and are read unverified.
+An extent's checksum is the CRC-32 of the segment's schema message followed by the extent's bytes. The journal
+has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before it parses the
+rows, after each read from the file or once per memory mapping. Extents of FORMAT 5 have no checksum and are
+read unverified.
 
-Segments are memory-mapped: columns are views of the page cache, shared by all processes of the machine. A
-small batch at the end of a growing segment is read and not mapped, because mapping a file again takes longer
-than copying some kilobytes.
+Segments are mapped into memory: columns are views of the page cache, shared by all processes of the machine.
+A small batch at the end of a growing segment is read and not mapped, because mapping a file again takes
+longer than copying some kilobytes.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ from slicemill.storage.filesystem import (
 SUFFIX = ".arrows"
 ROLL_BYTES = 64 << 20
 
-# Size above which LZ4 compression takes less time than writing the saved bytes. Columns of very many rows
-# compress much slower, so they are split.
+# Size above which LZ4 compression of rows takes less time than writing the saved bytes.
+# Columns of very many rows compress much slower, so rows are compressed in parts of limited length.
 _COMPRESSED_BYTES = 1 << 16
 _COMPRESSED_ROWS = 1 << 17
 _COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
-# Number of segments that a process caches, and number of files that it has open for appending.
+# Maximum number of segments that a process caches, and of segment files that it has open for appending.
 _KNOWN_SEGMENTS = 1_024
 _OPEN_FILES = 400
 
-# Number of files to map into memory between two searches for mapped files that have been removed.
+# Number of segments that are mapped into memory between two searches for mapped files that were removed.
 _MAPS_BETWEEN_SEARCHES = 16
 
-# A batch of at most _READ_BYTES is read and not mapped, until its segment has had _READS_BEFORE_MAP reads.
+# A batch of at most _READ_BYTES is read and not mapped, until its segment was read _READS_BEFORE_MAP times.
 _READ_BYTES = 1 << 18
 _READS_BEFORE_MAP = 256
 _SCHEMA_BYTES = 1 << 12
@@ -75,7 +76,7 @@ class SegmentError(SlicemillError):
 
 
 class ExtentFreed(SegmentError):
-    """Error: a segment was removed because its rows were freed."""
+    """Error: a segment file was removed because retention has deleted its rows."""
 
 
 class ExtentDamaged(SegmentError):
@@ -103,7 +104,7 @@ def segment_name(writer: str, number: int) -> str:
 
 
 def parse_segment(name: str) -> tuple[str, int] | None:
-    """Return the writer and the number of a segment name, or None for other names.
+    """Return the writer and the number in the name of a segment file, or None for other names.
 
     >>> parse_segment("w3.2-17.arrows")
     ('w3.2', 17)
@@ -113,7 +114,7 @@ def parse_segment(name: str) -> tuple[str, int] | None:
 
 
 class SegmentWriter:
-    """Writer of one log's segments.
+    """Writer of the segment files of one log.
 
     The writer's name must not have been used by another process.
     """
@@ -146,7 +147,7 @@ class SegmentWriter:
         self._unsynced: set[int] = set()
 
     def append(self, table: pa.Table, *, compress: bool = False) -> Extent:
-        """Append rows; return their position.
+        """Append rows to the current segment; return their position.
 
         Compressed rows cannot be mapped into memory without a copy. If the disk is full, raise StorageFull; a
         later append then continues after the previous successful append.
@@ -170,7 +171,7 @@ class SegmentWriter:
         return Extent(name, start, self._end - start, table.num_rows, crc)
 
     def sync(self) -> None:
-        """Sync all appends since the last sync to disk."""
+        """Sync all rows that were appended since the last sync to disk."""
         for number in sorted(self._unsynced):
             if number == self._number and self._file is not None:
                 self._file.sync()
@@ -181,13 +182,13 @@ class SegmentWriter:
         self._unsynced.clear()
 
     def release(self) -> None:
-        """Close the file descriptor; the next append opens the segment again."""
+        """Close the segment file. The next append opens the same file again."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def finish(self) -> None:
-        """End the segment; the next append starts a new segment."""
+        """End the current segment. The next append starts a new segment."""
         self.release()
         self._schema = None
 
@@ -195,21 +196,20 @@ class SegmentWriter:
         return self._folder / segment_name(self._writer, number)
 
     def _segment(self, schema: pa.Schema) -> AppendFile:
-        """Return the file of the segment to append to.
+        """Return the open file of the segment to which rows are appended.
 
         A new segment is started if the last segment is full, has another schema or was removed.
         """
         if self._schema is not None and self._end < self._roll_bytes and _same(schema, self._schema):
             if self._file is None and exists(self._files, self._path(self._number)):
                 self._file = self._files.append(self._path(self._number))
-            # Another process may open the home directory while a worker continues. Opening removes
-            # unreferenced files.
+            # If another process opens the home directory, it removes files that no commit references.
             if self._file is not None and not self._file.is_removed():
                 return self._file
         return self._roll(schema)
 
     def _roll(self, schema: pa.Schema) -> AppendFile:
-        """Start a segment, whose first message is the schema."""
+        """Start a new segment and write the schema of its rows as its first message."""
         if any(pa.types.is_dictionary(field.type) for field in schema):
             raise SegmentError("a dictionary column cannot be stored; decode it before it is appended")
         self.finish()
@@ -231,7 +231,7 @@ class SegmentWriter:
     def _undo(self, end: int) -> None:
         """Truncate the bytes of a failed append, so that the segment can continue."""
         if self._file is not None and self._schema is None:
-            # The append of the schema failed. Without removal, retries would add empty files to a full disk.
+            # Writing the schema failed. If the file stayed, retries would add empty files to a full disk.
             self.release()
             self._files.remove(self._path(self._number))
         elif self._file is not None and end >= 0:
@@ -263,12 +263,12 @@ class SegmentWriters:
         return writer.append(table, compress=compress)
 
     def sync(self) -> None:
-        """Sync all appends since the last sync, to any log, to disk."""
+        """Sync the rows that were appended to any log since the last sync to disk."""
         for writer in self._writers.values():
             writer.sync()
 
     def forget(self, folder: Path) -> None:
-        """Close the segment of a dropped log."""
+        """Close the segment file of a dropped log, given by its folder."""
         self._open.pop(folder, None)
         if folder in self._writers:
             self._writers[folder].finish()
@@ -314,8 +314,7 @@ def _compress(table: pa.Table) -> list[pa.Buffer]:
     with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSION) as writer:
         writer.write_table(table, max_chunksize=_COMPRESSED_ROWS)
     stream = sink.getvalue()
-    # The Arrow stream has the schema, the batches and an end mark of 8 bytes. The segment already has the
-    # schema.
+    # The segment already has the schema, and needs no end mark, so both are cut off the Arrow stream.
     head = len(table.schema.serialize())
     return [stream.slice(head, len(stream) - head - 8)]
 
@@ -343,7 +342,7 @@ class _OpenSegment:
         return self.parsed
 
     def verify(self, extent: Extent, buffer: pa.Buffer) -> None:
-        """Raise ExtentDamaged unless the bytes of an extent match its checksum."""
+        """Raise ExtentDamaged unless the bytes of an extent (some rows in the file) match its checksum."""
         if extent.crc != UNVERIFIED and crc32(buffer, self.schema_crc) != extent.crc:
             raise ExtentDamaged(
                 f"segment {self.path} is damaged: the checksum of {extent.rows:,} rows at {extent.offset} "
@@ -360,8 +359,7 @@ class _ConcatenatedFile:
         self._parts = [first, second]
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        # No message spans both buffers: the first buffer is one message, and the second starts with a
-        # message.
+        # No message spans both buffers: the first buffer is one message, the second starts with a message.
         while len(self._parts) > 1 and not len(self._parts[0]):
             del self._parts[0]
         part = self._parts[0]
@@ -403,7 +401,7 @@ class SegmentReader:
             return _decode_rows(self._buffer(segment, [extent]), extent.rows, segment.schema)
 
     def columns_of(self, folder: Path, extent: Extent) -> list[str]:
-        """Return the column names of an extent's segment."""
+        """Return the column names of the segment in which an extent lies."""
         with _raise_extent_damage(folder / extent.segment, 0):
             segment = self._segment(folder, extent)
             if segment.parsed is None:
@@ -411,7 +409,7 @@ class SegmentReader:
             return list(segment.schema.names)
 
     def read_columns(self, folder: Path, run: Sequence[Extent], columns: Collection[str]) -> pa.Table:
-        """Read some columns of adjacent extents, without decoding other columns."""
+        """Read some columns of extents that are adjacent in one segment, without decoding other columns."""
         rows = sum(extent.rows for extent in run)
         with _raise_extent_damage(folder / run[0].segment, run[0].offset):
             segment = self._segment(folder, run[0])
@@ -442,7 +440,7 @@ class SegmentReader:
         return opened
 
     def _buffer(self, segment: _OpenSegment, run: Sequence[Extent]) -> pa.Buffer:
-        """Return the verified bytes of adjacent extents."""
+        """Return the bytes of extents that are adjacent in one segment, after verifying their checksums."""
         offset, end = run[0].offset, run[-1].offset + run[-1].length
         if end > segment.size:
             if end - offset <= _READ_BYTES and segment.reads < _READS_BEFORE_MAP:
@@ -491,14 +489,14 @@ def reader_of(files: FileSystem) -> SegmentReader:
 
 
 def read_extent(folder: Path, extent: Extent, files: FileSystem = LOCAL) -> pa.Table:
-    """Read the rows at a position in a segment; raise ExtentFreed if they were freed."""
+    """Read the rows at a position in a segment. Raise ExtentFreed if retention has deleted them."""
     return reader_of(files).read(folder, extent)
 
 
 def _schema_message(files: FileSystem, path: Path, end: int) -> bytes:
-    """Return the schema message of a segment.
+    """Return the schema message at the start of a segment file.
 
-    The first extent starts at `end` or later.
+    The schema message ends at `end` or earlier.
     """
     head = files.read(path, 0, min(_SCHEMA_BYTES, end))
     # A message starts with a mark of 4 bytes and the length of its remaining bytes.

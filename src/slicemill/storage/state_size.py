@@ -21,7 +21,7 @@ _OBJECT = 200  # number of bytes of an entry of `ObjectsByKey`, without key and 
 
 
 def state_bytes(states: Mapping[str, object]) -> int:
-    """Estimate the bytes of operator states, given by node; sample long lists.
+    """Estimate the size in bytes of the operator states of all graph nodes; long lists are sampled.
 
     State that checkpoints omit, because it can be recomputed, is not counted.
     """
@@ -43,23 +43,23 @@ def state_bytes(states: Mapping[str, object]) -> int:
 
 
 def _own_bytes(value: Any) -> int:
-    """Return the bytes of a value without the bytes of its parts."""
+    """Return the size of a value in bytes, without the size of the values that it contains."""
     if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray)):
         return int(value.nbytes)
     if isinstance(value, np.ndarray):
-        # A view is counted through its base array, which includes the spare capacity of growing accumulators.
+        # A view counts through its base array, which includes the spare capacity of growing accumulators.
         return _ARRAY if isinstance(value.base, np.ndarray) else int(value.nbytes) + _ARRAY
     if isinstance(value, Slice):
         return value.stored.bytes if isinstance(value.stored, SliceFile) else int(value.table.nbytes)
     if isinstance(value, ObjectsByKey):
         return _OBJECT * len(value)
-    # Definitions of queries are small and are not traversed.
+    # Definitions of queries are small, so the values in them are not counted.
     own = getsizeof(value)
     return own + getsizeof(value.__dict__) if hasattr(value, "__dict__") else own
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, float]]:
-    """Yield the parts of a value, with the number of parts that each yielded part represents."""
+    """Yield sampled elements of a value, each with the number of elements that it represents."""
     if isinstance(value, (str, bytes, Slice, pa.Table, pa.Array, pa.ChunkedArray)):
         return
     if isinstance(value, np.ndarray):

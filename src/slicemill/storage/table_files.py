@@ -1,4 +1,4 @@
-"""Files of tables (CREATE TABLE): a whole version, or the difference to another version.
+"""Files of tables (CREATE TABLE): all rows of a version, or the difference to an earlier version.
 
     tables/item-5f0a….arrow     100 000 rows
     tables/item-77c1….arrow     parent item-5f0a….arrow; deletes its rows 3 and 17; adds one row
@@ -30,7 +30,7 @@ _PARENT, _DELETED = b"slicemill.parent", b"slicemill.gone"
 _FIRST, _DEPTH, _CHANGES = b"slicemill.first", b"slicemill.depth", b"slicemill.changes"
 
 MOST_FILES = 64
-# Share of changed rows, since the last whole file, above which a version is written as a whole file.
+# Share of rows changed since the last whole file above which a version is written as a whole file again.
 _MOST_CHANGED = 0.5
 
 
@@ -40,10 +40,10 @@ class TableDamaged(SlicemillError):
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """Decoded table file: new rows, and deleted rows of the previous version's file.
+    """Decoded table file: added rows, and the row numbers of deleted rows of the previous version.
 
-    Rows are numbered from `first`. `depth` is the number of files between this file and the last whole file.
-    `changes` is the number of rows added and deleted since the last whole file.
+    Added rows are numbered from `first`. `depth` is the number of files between this file and the last whole
+    file. `changes` is the number of rows added and deleted since the last whole file.
     """
 
     rows: pa.Table
@@ -59,7 +59,7 @@ class TableFile:
         return self.first + int(self.rows.num_rows)
 
     def next_version(self, name: str, deleted: Int64s, rows: pa.Table, first: int) -> TableFile:
-        """Return the file of the table's next version, with this file as its parent.
+        """Return the file of the table's next version, which stores the difference to this file.
 
         `name` is the name of this file, and `first` is the number of the first added row.
         """
@@ -67,7 +67,7 @@ class TableFile:
         return TableFile(rows, name, deleted, first, self.depth + 1, changes)
 
     def is_long(self, rows: int) -> bool:
-        """Return True if a version of `rows` rows should be written as a whole file."""
+        """Return True if the version, which has `rows` rows, should be written as a whole file."""
         return self.depth >= MOST_FILES or self.changes > _MOST_CHANGED * rows
 
     def encoded(self) -> pa.Buffer:
@@ -84,7 +84,7 @@ class TableFile:
 
 
 def content_digest(content: bytes | pa.Buffer) -> str:
-    """Return the digest of a table file's content, which its file name contains."""
+    """Return the digest of a table file's content. The name of the file contains this digest."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -115,9 +115,9 @@ def read_table_file(files: FileSystem, path: Path) -> TableFile:
 
 
 def files_of_versions(files: FileSystem, folder: Path, versions: Iterable[str]) -> set[str]:
-    """Return the files of table versions, including the files of their parents.
+    """Return the names of all files that table versions need, including earlier files they build on.
 
-    A missing file is returned without parents. Raise TableDamaged if a file is damaged.
+    The search ends at a missing file. Raise TableDamaged if a file is damaged.
     """
     found: set[str] = set()
     disk: Any = files  # typed as Any, because the cache of `_parent` requires a hashable type
