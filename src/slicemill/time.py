@@ -15,7 +15,8 @@ BEGINNING = -END
 # Time before the first row, less than BEGINNING and all timestamps.
 BEFORE_ALL = -(2**63)
 # Timestamp of results that precede the first row: 1678-01-01 00:00 UTC. 1678 is the first whole year in the
-# range of nanosecond timestamps (pandas, Spark's `toPandas`). `BEGINNING` is not a valid date.
+# range of nanosecond timestamps (pandas, Spark's `toPandas`).
+# `BEGINNING` is not a valid date.
 EARLIEST = -9_214_560_000_000_000
 
 SECOND_US = 1_000_000
@@ -34,8 +35,8 @@ class SteadyClock:
         self._ahead_ns = -(2**63)  # wall clock minus monotonic clock, which never decreases
 
     def __call__(self) -> int:
-        # The wall clock is read first, so that an interruption before the second read cannot advance this
-        # clock.
+        # The wall clock is read first, so that an interruption before the second read cannot advance
+        # this clock.
         wall_ns = time.time_ns()
         steady_ns = time.monotonic_ns()
         self._ahead_ns = max(self._ahead_ns, wall_ns - steady_ns)
@@ -48,8 +49,9 @@ class SteadyClock:
         return behind_us
 
 
-# Clock of this process. The engine advances it to the last commit of the home directory, and its workers
-# advance their clocks to the time of the engine.
+# Clock of this process.
+# The engine advances it to the last commit of the home directory, and its workers advance their clocks to the
+# time of the engine.
 wall_clock_us = SteadyClock()
 
 

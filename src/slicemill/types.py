@@ -102,8 +102,8 @@ def decimal(precision: int, scale: int) -> Type:
     return Type(Kind.DECIMAL, precision=min(precision, MAX_DECIMAL_PRECISION), scale=min(scale, precision))
 
 
-# Type of each spelling in SQL, without parameters. CHAR, VARCHAR and DECIMAL take parameters
-# (`binder.types`).
+# Type of each spelling in SQL, without parameters.
+# CHAR, VARCHAR and DECIMAL take parameters (`binder.types`).
 SPELLINGS: dict[str, Type] = {
     "BOOLEAN": BOOLEAN,
     "BOOL": BOOLEAN,

@@ -194,8 +194,8 @@ def forward(state: State) -> State | None:
     readers = state.succ_readers
     for reader in readers:
         if reader.unread and succ is not None:
-            # The cycle enters a successor that is not ready, to backtrack to its other inputs. If all its
-            # inputs come from this operator, backtracking would return here.
+            # The cycle enters a successor that is not ready, to backtrack to its other inputs.
+            # If all its inputs come from this operator, backtracking would return here.
             if succ.ready() or len(readers) == 1:
                 return succ
             break

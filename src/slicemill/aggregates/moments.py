@@ -344,8 +344,9 @@ class ColumnMoments:
         else:
             assert squares is not None, "variances need sums of squares"
             bias = 0 if self.name.endswith("_pop") else 1
-            # Squares of decimals have the unit 10 ** (-2 * scale). The division by the power of ten is split
-            # into a division by 5 ** (2 * scale), and a change of the exponent.
+            # Squares of decimals have the unit 10 ** (-2 * scale).
+            # The division by the power of ten is split into a division by 5 ** (2 * scale), and a
+            # change of the exponent.
             divisor, exponent = 5 ** (2 * self._scale), exponent - self._scale
             out = limbs.variances(
                 sums, squares, windows.starts, windows.ends, counts, bias, divisor, exponent

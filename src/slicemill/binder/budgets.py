@@ -140,8 +140,8 @@ def _budget(
             "as in WHERE CAST(VALID(S) AS INTERVAL MINUTE) >= 3",
         )
     if method is None:
-        # If WHERE requires a minimum duration, the default method is `threshold`. Another method may shorten
-        # a result row below the minimum duration, so that WHERE drops the row.
+        # If WHERE requires a minimum duration, the default method is `threshold`.
+        # Another method may shorten a result row below the minimum duration, so that WHERE drops the row.
         method = DEFAULT if threshold is None or slot is Slot.RUNS else "threshold"
     by_rows = coalesce.window.frame is FrameUnit.ROWS
     least = threshold if method == "threshold" else None

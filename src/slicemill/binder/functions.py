@@ -26,8 +26,8 @@ from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Schema, Type
 
-# Names of functions that became built-in functions in a later version. User-defined functions of older
-# versions may have these names.
+# Names of functions that became built-in functions in a later version.
+# User-defined functions of older versions may have these names.
 _FREE = ("mean", "skewness", "kurtosis")
 _TAKEN = frozenset((*SCALARS, *UNREPEATABLE, *BUILTINS, *WINDOW_BOUNDS, "valid", "oldest")).difference(_FREE)
 

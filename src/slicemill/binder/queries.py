@@ -130,8 +130,8 @@ def _selects(query: Continuous) -> list[SelectQuery]:
 
 def branch_items(query: SelectQuery | RelationQuery, schema: Schema) -> tuple[SelectItem, ...]:
     """Return the select list of a UNION branch, with the names and types of the UNION."""
-    # The select list of a query with EMIT FINAL begins with items of a changelog that are not in the query's
-    # schema.
+    # The select list of a query with EMIT FINAL begins with items of a changelog that are not in the
+    # query's schema.
     hidden = len(query.items) - len(query.schema)
     shown = tuple(
         SelectItem(column.name, _cast(item.expr, column.type))

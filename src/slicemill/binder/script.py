@@ -128,8 +128,8 @@ def bind_script(
                 bound.append((statement, span_of(node)))
             continue
         if declared:
-            # Statements that use the name are not checked, because only the error of its declaration is
-            # reported.
+            # Statements that use the name are not checked, because only the error of its
+            # declaration is reported.
             context = replace(context, broken=context.broken | {declared})
     in_order = sorted(warnings, key=lambda warning: warning.span.start)
     found = tuple(diagnostics), tuple(in_order), tuple(changes), frozenset(replacing)

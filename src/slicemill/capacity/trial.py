@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SAMPLED_S, _MOST_SAMPLED = 60.0, 200_000
-# Sizes of polls, in multiples of the polling interval. The first polls fill windows and caches and do not
-# count.
+# Sizes of polls, in multiples of the polling interval.
+# The first polls fill windows and caches and do not count.
 _UNCOUNTED = (8, 1)
 _COUNTED = (1, 4, 16, 1, 4, 16, 2, 8, 1, 4, 16)
 # Prefix of the stages that a subtask reports. The remaining time of a run is spent in the driver.
@@ -314,8 +314,8 @@ def costs_of_home(folder: Path, catalog: Catalog) -> Costs:
     graph = share(optimize(build_graph(catalog)), catalog)
     home = HomeReader(folder)
     known = [(task, *_load_statistics(home, task)) for task in split_into_tasks(graph)]
-    # Each task's overhead includes the fixed cost of a job. So the least overhead is the best estimate of
-    # that cost.
+    # Each task's overhead includes the fixed cost of a job.
+    # So the least overhead is the best estimate of that cost.
     job_s = min((statistics.cost.overhead for _, statistics, _ in known), default=0.0)
     return Costs(job_s, tuple(task_cost(*found, job_s, graph, catalog) for found in known))
 

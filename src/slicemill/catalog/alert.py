@@ -16,8 +16,8 @@ class AlertSubject(StrEnum):
     STREAM = "stream"
 
 
-# Metrics that a WHEN condition may read. Counts and rates cover the last minute, except `rows`, which is a
-# total.
+# Metrics that a WHEN condition may read.
+# Counts and rates cover the last minute, except `rows`, which is a total.
 FIGURES: dict[AlertSubject, Schema] = {
     AlertSubject.QUERY: Schema(
         (

@@ -494,8 +494,9 @@ class Slot(StrEnum):
 
 # Names of shedding methods with a compiled implementation for time windows.
 COMPILED = ("cals", "lookahead", "value", "threshold", "interval", "random")
-# Bytes of state for each tuple or run of equal values. Compiled state is in columns, counted without values
-# but with accuracy statistics. Other state consists of Python objects.
+# Bytes of state for each tuple or run of equal values.
+# Compiled state is in columns, counted without values but with accuracy statistics.
+# Other state consists of Python objects.
 _IN_COLUMNS = 36 + 6
 _AS_OBJECTS = {"random": 500}  # bytes by shedding method, if not _AS_OBJECT
 _AS_OBJECT = 1000

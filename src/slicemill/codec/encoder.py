@@ -52,11 +52,11 @@ class Encoder:
         self._classes: dict[str, int] = {}
         self._objects: list[Tree] = []
         self._payloads: list[Payload] = []
-        # Entries of `objects` to encode later: the index of an entry, and the function that encodes its
-        # content.
+        # Entries of `objects` to encode later: the index of an entry, and the function that encodes
+        # its content.
         self._open: deque[tuple[int, Callable[[], Tree]]] = deque()
-        # JSON references by `id` of the object. `_alive` holds the objects, so that Python does not reuse an
-        # id.
+        # JSON references by `id` of the object.
+        # `_alive` holds the objects, so that Python does not reuse an id.
         self._known: dict[int, Tree] = {}
         # JSON trees of objects stored by value, with their nesting depth, by `id` of the object.
         self._values: dict[int, tuple[Tree, int]] = {}

@@ -52,8 +52,8 @@ _COLUMNS = pa.schema(
 _StoredRow: TypeAlias = tuple[int, int, bytes | None, list[bytes] | None]
 
 _BATCH = 1_024
-# Two pieces of a snapshot are merged if both are small, or if the older piece is less than twice as long. All
-# pieces are merged if they have _MOST_ROWS times as many rows as there are objects.
+# Two pieces of a snapshot are merged if both are small, or if the older piece is less than twice as long.
+# All pieces are merged if they have _MOST_ROWS times as many rows as there are objects.
 _SMALL, _RATIO, _MOST_ROWS = 4_096, 2, 4
 # The worker sleeps for this time while the other thread encodes an object that the worker needs.
 _MOMENT_S = 50e-6

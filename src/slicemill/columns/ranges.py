@@ -99,8 +99,8 @@ def last_of_each(partitions: Int32s) -> Bools:
     return out
 
 
-# Ranges of rows by key number, such as the last rows of each partition. They suit micro-batches that contain
-# few of many keys.
+# Ranges of rows by key number, such as the last rows of each partition.
+# They suit micro-batches that contain few of many keys.
 
 
 _SPARSE = 4

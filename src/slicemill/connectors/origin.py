@@ -162,8 +162,8 @@ def is_socket(spec: SourceSpec) -> bool:
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Control characters, and surrogates that cannot occur in a file name.
 _IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
-# Separators of names in a glob pattern, which include braces and commas. A backslash escapes the next
-# character.
+# Separators of names in a glob pattern, which include braces and commas.
+# A backslash escapes the next character.
 _PARTS = re.compile(r"[/{},]")
 
 

@@ -130,8 +130,8 @@ def cast_source(source: Type, target: Type) -> SnippetMaker | None:
     return None
 
 
-# Python source text that converts a double to an integer, and the source text of its error condition.
-# 2.0**63 becomes the largest BIGINT, as in the row function.
+# Python source text that converts a double to an integer, and the source text of its error condition. 2.0**63
+# becomes the largest BIGINT, as in the row function.
 _TRUNCATED = {
     Kind.INT: ("int({0})", "not -2147483649.0 < {0} < 2147483648.0"),
     Kind.BIGINT: (

@@ -21,8 +21,8 @@ Types: TypeAlias = tuple[Type, ...]
 RowFunction: TypeAlias = Callable[..., Any]
 RowMaker: TypeAlias = Callable[[Types, Type], RowFunction]
 Conversion: TypeAlias = Callable[[Types, Type], Types]
-# One template per number of arguments ({0} is the first argument, {type} the result's type), or a function
-# of the call.
+# One template per number of arguments ({0} is the first argument, {type} the result's type), or a function of
+# the call.
 Sql: TypeAlias = str | tuple[str, ...] | Callable[[Call], str | None]
 
 SAME: Final = "as in Spark"  # marker of a function whose call has the same SQL in DuckDB and in Spark

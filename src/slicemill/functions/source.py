@@ -27,7 +27,8 @@ class Snippet:
 # Function from the source text of arguments to the source text of a call. Generated code imports `ops`.
 SnippetMaker: TypeAlias = Callable[..., Snippet]
 # Function of the argument types, the result type, and a flag for machine code, in which strings are integer
-# codes and integers wrap around. The function returns None for types that have no source text.
+# codes and integers wrap around.
+# The function returns None for types that have no source text.
 SourceMaker: TypeAlias = Callable[[tuple[Type, ...], Type, bool], SnippetMaker | None]
 
 

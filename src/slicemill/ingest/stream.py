@@ -30,9 +30,9 @@ from slicemill.time import BEGINNING, wall_clock_us
 
 # Progress field of a stream that skips rows that arrived before the first read (BEGIN LATEST).
 SKIPPING = "skipping"
-# Sizes of a sample of a batch, and of a batch that is sampled. Evaluating the conditions of many queries may
-# cost more than storing all rows, so the conditions are evaluated for all rows only if they drop enough
-# sampled rows.
+# Sizes of a sample of a batch, and of a batch that is sampled.
+# Evaluating the conditions of many queries may cost more than storing all rows, so the conditions are
+# evaluated for all rows only if they drop enough sampled rows.
 _SAMPLED, _MANY = 2_000, 20_000
 
 

@@ -358,8 +358,8 @@ def with_attributes(dtype: np.dtype[Any]) -> np.dtype[Any]:
 # The functions below do not import Numba.
 
 
-# Types of the arguments. An array has (dtype, dimensions, flags), and a tuple has (type, *signature of
-# items).
+# Types of the arguments.
+# An array has (dtype, dimensions, flags), and a tuple has (type, *signature of items).
 Signature: TypeAlias = tuple[Any, ...]
 
 C_ORDER, F_ORDER, WRITEABLE = 0x1, 0x2, 0x400  # NumPy's flag bits

@@ -23,8 +23,8 @@ from slicemill.time import BEGINNING, END
 # Due condition of a step: one watermark for all inputs, one watermark for each input, or a list with a tuple
 # of watermarks for each alternative condition.
 Due: TypeAlias = int | tuple[int, ...] | list[tuple[int, ...]]
-# Alternative due conditions of several steps. Each condition maps logs to watermarks that must all be
-# reached.
+# Alternative due conditions of several steps.
+# Each condition maps logs to watermarks that must all be reached.
 Dues: TypeAlias = tuple[Mapping[str, int], ...]
 
 

@@ -191,8 +191,8 @@ class AsOfStep:
         )  # fmt: skip
         rows = np.where(ends > starts, ends - 1, -1).astype(np.int64)
         while keys:
-            # The hashes of both rows are equal. If their keys differ, a preceding stored row may have an
-            # equal key.
+            # The hashes of both rows are equal.
+            # If their keys differ, a preceding stored row may have an equal key.
             asked = np.flatnonzero(rows >= 0)
             same = np.ones(len(asked), np.bool_)
             for index, own in enumerate(keys):

@@ -165,8 +165,8 @@ class Assembly:
         return rows
 
     def _assemble(self, held: pa.Table, parts: Sequence[_PendingAnswers]) -> tuple[pa.Table, Bools]:
-        # Results of one call are in order, and results of several calls are sorted. The results of all calls
-        # for one arrival or one expiry of an input row are in one output row.
+        # Results of one call are in order, and results of several calls are sorted.
+        # The results of all calls for one arrival or one expiry of an input row are in one output row.
         ts, expired, numbers, index = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("ts", "expired", "numbers", "index")

@@ -55,8 +55,8 @@ def project_step(_: Project, context: StepContext) -> ProjectStep | ProjectChang
     return _project_step(context.node, *context.schemas)
 
 
-# A task may have a thousand filters. When a query is added or removed, the cache reuses the steps of the
-# task's other queries.
+# A task may have a thousand filters.
+# When a query is added or removed, the cache reuses the steps of the task's other queries.
 @lru_cache(_REMEMBERED)
 def _filter_step(node: Node, schema: Schema) -> FilterStep | FilterChangesStep:
     assert isinstance(node.operator, Filter)

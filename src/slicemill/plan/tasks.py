@@ -115,8 +115,8 @@ def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept
     Each kind of task has its own form of id.
     """
     if any(graph[node_id].schema.changelog for node_id, log in kept.items() if log in inputs):
-        # No task shares a changelog: a new query must read it from its first epoch, which a running task has
-        # passed.
+        # No task shares a changelog: a new query must read it from its first epoch, which a running
+        # task has passed.
         return quote_name(kept[root.id])
     stateful = [graph[node_id] for node_id in select_stateful(graph, nodes)]
     computing = [node for node in stateful if kind_of(node.operator).computes]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from slicemill.runtime.streams import RunningStream
 
 # Share of a CPU core that polls of sources, and the runs after them, may use while few rows arrive.
-# The interval between two polls is the processor time of a poll and its runs, divided by _PACE.
-# The interval is shortened by _LET_OFF_S seconds, so that cheap polls are not delayed.
+# The interval between two polls is the processor time of a poll and its runs, divided by _PACE. The interval
+# is shortened by _LET_OFF_S seconds, so that cheap polls are not delayed.
 # The interval is at most _PART_OF_LEVEL times the strictest bound on the response time of a query.
 _PACE = 0.25
 _LET_OFF_S = 0.01

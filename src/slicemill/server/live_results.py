@@ -166,8 +166,8 @@ class LiveResults:
             event = self._events.setdefault(query.name, asyncio.Event())
             gap = query.log.has_freed_after(cursor)
             epochs = self._epochs_after(query, cursor)
-            # A follower that is behind gets several epochs in one write, which reduces the number of writes
-            # under load.
+            # A follower that is behind gets several epochs in one write, which reduces the number
+            # of writes under load.
             parts, size = list[bytes](), 0
             for epoch in epochs:
                 if columns is not None and query.log.columns_at(epoch.number) is not columns:

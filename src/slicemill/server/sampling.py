@@ -381,8 +381,8 @@ class Sampler:
             watermarks={
                 stream.name: None if stream.watermark_us is None else stream.watermark_us / SECOND_US
                 for stream in read
-                # Streams without rows are omitted, because the clock advances their watermark. Ended streams
-                # are omitted too, because their watermark delays no query.
+                # Streams without rows are omitted, because the clock advances their watermark.
+                # Ended streams are omitted too, because their watermark delays no query.
                 if stream.read and not stream.ended
             },
             has_ended=bool(read)

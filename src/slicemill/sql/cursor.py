@@ -22,8 +22,8 @@ from slicemill.sql.nodes import at
 
 T = TypeVar("T")
 
-# Maximum nesting depth of a text. A level takes up to fifteen Python frames, so 40 levels remain below
-# Python's recursion limit.
+# Maximum nesting depth of a text.
+# A level takes up to fifteen Python frames, so 40 levels remain below Python's recursion limit.
 MAX_DEPTH = 40
 
 _NUMBER = re.compile(r"\d*\.?\d*(?:[eE][+-]?\d+)?", re.ASCII)
@@ -226,8 +226,8 @@ class Cursor:
         expected = self._expected if self._expected_at == self.index else []
         found = self.token()
         what = "the text ends here" if found is None else f"did not expect {describe_token(found)} here"
-        # A long list of expected words does not help, so the message lists only closing brackets. The hint
-        # names a similar word.
+        # A long list of expected words does not help, so the message lists only closing brackets.
+        # The hint names a similar word.
         shown = [word for word in expected if word not in ("AND", "OR") or "an operator" not in expected]
         if len(shown) > 6:
             shown = [word for word in shown if word in (")", "]", "}")]
@@ -406,8 +406,9 @@ def pieces(source: SourceText) -> list[StatementPiece]:
         depth += (word == "{") - (word == "}")
         brackets += (word == "(") - (word == ")")
         following = words[place + 1] if place + 1 < len(words) else ""
-        # A `;` inside the brackets of a CREATE does not end the statement. Published ESL has a `;` before
-        # SOURCE, and in a model `;` separates the parameters from the constants.
+        # A `;` inside the brackets of a CREATE does not end the statement.
+        # Published ESL has a `;` before SOURCE, and in a model `;` separates the parameters from the
+        # constants.
         between = brackets > 0 and begin is not None and words[begin] == "CREATE"
         semicolon = word == ";" and depth <= 0 and not between and following not in ("SOURCE", "USING")
         if not semicolon and begin is None:

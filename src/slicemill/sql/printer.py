@@ -55,8 +55,8 @@ class EslGenerator(Generator):
 
     def interval_sql(self, e: exp.Interval) -> str:
         text = self.sql(e, "this")
-        # An interval with several units or a sign is quoted. An unquoted sign would apply to the whole
-        # expression.
+        # An interval with several units or a sign is quoted.
+        # An unquoted sign would apply to the whole expression.
         return f"INTERVAL '{text}'" if len(e.this.expressions) > 1 or "-" in text else f"INTERVAL {text}"
 
     def anonymous_sql(self, e: exp.Anonymous) -> str:

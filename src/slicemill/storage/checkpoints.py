@@ -42,7 +42,8 @@ from slicemill.columns.pieces import Slice
 from slicemill.storage.filesystem import LOCAL, FileSystem, ensure_folder, unique_name
 
 # Files of a checkpoint as a JSON list of entries [path, checksum, bytes], the head file first.
-# Paths are relative to the checkpoint folder of the task. Entries of FORMAT 5 have no checksum.
+# Paths are relative to the checkpoint folder of the task.
+# Entries of FORMAT 5 have no checksum.
 CheckpointFiles: TypeAlias = list[list[Any]]
 
 HEAD_SUFFIX, SLICE_SUFFIX = ".state", ".arrow"

@@ -80,7 +80,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # Bounds in bytes for the size of the journal records after which a snapshot of the journal is written.
 # Within the bounds a snapshot is due when the records are as large as the last snapshot.
-# The lower bound avoids many small snapshot files. The upper bound limits the time to replay records.
+# The lower bound avoids many small snapshot files.
+# The upper bound limits the time to replay records.
 _SNAPSHOT_EVERY = (4 << 20, 32 << 20)
 _BETWEEN_EMPTYING_US = 3_600_000_000
 
@@ -417,9 +418,9 @@ __all__ = ["CHECKPOINTS", "LOGS", "Durability", "Home", "HomeError"]
 
 FORMAT = "FORMAT"
 CURRENT = 6
-# FORMAT 6 added checksums of extents and checkpoint files. A home directory of FORMAT 5 is read without
-# conversion, and data without a checksum is not verified. FORMAT becomes 6 when an engine opens the
-# directory.
+# FORMAT 6 added checksums of extents and checkpoint files.
+# A home directory of FORMAT 5 is read without conversion, and data without a checksum is not verified.
+# FORMAT becomes 6 when an engine opens the directory.
 READABLE = (5, CURRENT)
 
 _PARTS = (JOURNAL, LOGS, CHECKPOINTS)

@@ -106,8 +106,8 @@ class RolePlacement:
         if since is None:
             since = float(item.ts)
         while item.ts - since >= (length := self._length(stream)):
-            # Advance by the head's exact length, even over gaps. The next head's tuples have then just
-            # expired.
+            # Advance by the head's exact length, even over gaps.
+            # The next head's tuples have then just expired.
             since += length
             self._move(stream)
         if self._taken[stream] >= self._capacity:

@@ -54,8 +54,8 @@ class ResultRow(NamedTuple):
 
 
 # States of groups or partitions are encoded as JSON between checkpoints, so that a checkpoint has to encode
-# only about _FRESH states that have changed recently. Other states are encoded in batches of _TOGETHER or
-# more.
+# only about _FRESH states that have changed recently.
+# Other states are encoded in batches of _TOGETHER or more.
 _FRESH, _TOGETHER = 1_024, 256
 _STATE = "state"
 

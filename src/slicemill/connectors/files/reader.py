@@ -207,8 +207,8 @@ class FilesReader:
         if offset is None:
             offset = {"seen": 0, "names": [], "file": None, "memory": None}
         if self._seen is None or offset != self._offset:
-            # The offset is not that of the last batch: this reader is new, or the last batch was not
-            # committed.
+            # The offset is not that of the last batch: this reader is new, or the last batch was
+            # not committed.
             self._seen = {*self._ledger.names(offset["seen"]), *offset["names"]}
             self._waiting.clear()
             self._found_us = self._clock()

@@ -163,8 +163,8 @@ class SinkDelivery:
 
     def _resumed(self) -> int:
         last = self.sink.resume(self.cursor.id, self.cursor.epoch)
-        # The log of a query that was created again is empty at first. Its epochs will be greater than all
-        # earlier epochs.
+        # The log of a query that was created again is empty at first.
+        # Its epochs will be greater than all earlier epochs.
         if last > self._log.head >= 0:
             raise SinkError(
                 f"the sink has epoch {last}, but the results end with {self._log.head}; "

@@ -76,8 +76,8 @@ class FolderSink:
             )
 
     def _write(self, name: str, data: bytes | pa.Buffer) -> None:
-        # There is only one writer, so all unfinished files have one name, and leftovers of a crash are
-        # overwritten.
+        # There is only one writer, so all unfinished files have one name, and leftovers of a crash
+        # are overwritten.
         unfinished = self.folder / _UNFINISHED
         self.files.write(unfinished, data)
         if self.durable:

@@ -91,8 +91,8 @@ def open_postgres(url: str, query: str, schema: Schema, as_log: bool = False) ->
     try:
         psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.ProgrammingError as problem:
-        # The driver's message is omitted if the URL has a password, because it may contain a part of the
-        # password.
+        # The driver's message is omitted if the URL has a password, because it may contain a part of
+        # the password.
         why = f" ({str(problem).strip()})" if address == redact_address(address) else ""
         raise SinkError(
             f"the sink of {query} is no Postgres address{why}; "
@@ -187,8 +187,8 @@ class PostgresSink:
     def _make_tables(self, connection: Connection) -> None:
         from psycopg.sql import SQL, Identifier
 
-        # The table is created only if missing, because CREATE … IF NOT EXISTS always requires the privilege
-        # to create.
+        # The table is created only if missing, because CREATE … IF NOT EXISTS always requires the
+        # privilege to create.
         cursors = SQL("query text PRIMARY KEY, epoch bigint NOT NULL, owner text NOT NULL")
         _make_missing(connection, Identifier(CURSORS), cursors)
         columns = SQL(", ").join(
@@ -238,8 +238,8 @@ class PostgresTable(PostgresSink):
             )
             cursor.execute(made)
             _copy(cursor, touched, self._keys, table)
-            # Postgres finds equal keys with an index. Keys with NULL need a table scan, because NULL does not
-            # equal NULL.
+            # Postgres finds equal keys with an index.
+            # Keys with NULL need a table scan, because NULL does not equal NULL.
             names = [Identifier(column.name) for column in self._keys]
             equal = [SQL("t.{0} = {1}.{0}").format(name, touched) for name in names]
             same = [SQL("t.{0} IS NOT DISTINCT FROM {1}.{0}").format(name, touched) for name in names]

@@ -279,8 +279,8 @@ CSV = "csv"
 EITHER = "either"
 
 _JSON_OPTIONS = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-# Last element of an array in which each line is parsed a second time. Spark's JSON reader ignores text after
-# the end of an object, and a missing last element reveals this text.
+# Last element of an array in which each line is parsed a second time.
+# Spark's JSON reader ignores text after the end of an object, and a missing last element reveals this text.
 _END = "slicemill:end"
 _CORRUPT = "_corrupt"
 CSV_OPTIONS = ("sep", "delimiter", "quote", "escape", "comment", "nullvalue")

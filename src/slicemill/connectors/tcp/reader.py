@@ -115,8 +115,8 @@ class TcpReader:
         if self._open is None:
             options = self._options
             after = None if offset is None else SpoolPosition(offset["file"], offset["at"])
-            # The size of a file is limited, so that several files fit into the spool and can be freed one by
-            # one.
+            # The size of a file is limited, so that several files fit into the spool and can be
+            # freed one by one.
             spool = Spool(self._folder, after, min(MAX_FILE_BYTES, options.max_spool_bytes // 4))
             pump = Pump(
                 options.host, options.port, spool, options.max_spool_bytes, self._clock, self._on_lines

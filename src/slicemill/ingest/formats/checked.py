@@ -145,8 +145,8 @@ def concat_nonempty(tables: Sequence[pa.Table]) -> pa.Table | None:
 # Unreadable files: damaged, of another format, or inaccessible
 
 
-# Start of the error message of a bad row that represents an unreadable file. The text of this row is the file
-# name.
+# Start of the error message of a bad row that represents an unreadable file.
+# The text of this row is the file name.
 FILE_LOST = "this file cannot be read"
 
 

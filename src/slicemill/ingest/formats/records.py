@@ -64,8 +64,8 @@ def json_record(line: str) -> Entry:
 
 
 WHOLE = r"[+-]?[0-9]+"
-# Spelling of a number. Three digits of the exponent suffice for any DOUBLE, and longer exponents make DECIMAL
-# slow.
+# Spelling of a number.
+# Three digits of the exponent suffice for any DOUBLE, and longer exponents make DECIMAL slow.
 NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 SPECIAL_NUMBER = r"(?i:[+-]?(?:inf|infinity)|nan)"
 DAY = r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"

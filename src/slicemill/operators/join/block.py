@@ -154,8 +154,8 @@ def conform_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 # The windows of all queries on one join input give one mask of queries per range of row ages (S17, S49).
-# The window lengths w_0 < w_1 < … divide the ages of rows into the ranges [0, w_0), [w_0, w_1), …
-# The mask of an age range has the bit of each query whose window contains all ages of the range.
+# The window lengths w_0 < w_1 < … divide the ages of rows into the ranges [0, w_0), [w_0, w_1), … The mask of
+# an age range has the bit of each query whose window contains all ages of the range.
 # Windows that count rows have a second table, with row numbers in place of ages.
 # If a query names an expiry column, a row matches only rows with a timestamp before the row's expiry.
 # When a row has expired for a query, the bit of this query is cleared in the mask of the row (S19).

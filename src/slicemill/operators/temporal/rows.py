@@ -412,8 +412,8 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
     # -- output of windows -----------------------------------------------------------------------------
 
     def _after_report(self, end: int) -> None:
-        # Tuples that no later window contains expire now, so that the store has room before the next slide
-        # ends.
+        # Tuples that no later window contains expire now, so that the store has room before the next
+        # slide ends.
         self._expire_before(end + self._temporal.slide)
 
     def _expire_before(self, end: int) -> None:

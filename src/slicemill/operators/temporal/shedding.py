@@ -435,8 +435,9 @@ Records: TypeAlias = NDArray[Any]
 SLACK = 64
 NONE = -1
 
-# Columns of slots, which hold tuples. A free slot has no partition. Checkpoints contain the first STORED
-# columns, from which the other columns are derived.
+# Columns of slots, which hold tuples.
+# A free slot has no partition.
+# Checkpoints contain the first STORED columns, from which the other columns are derived.
 BEGIN, END, CODE, RUN, TIES, PART, ROW, BEFORE, AFTER, OWNER = range(10)
 STORED = 7
 # Columns of partitions: linked list, newest tuple, and last run of equal values with a known end.
@@ -506,8 +507,9 @@ def new_partitions(count: int) -> Int64s:
     return out
 
 
-# Storage format of tuples and of exact runs of equal values between micro-batches. Times are offsets from a
-# common base, in 32 bits if their range is below 71 minutes. Runs are numbered backwards from the latest run.
+# Storage format of tuples and of exact runs of equal values between micro-batches.
+# Times are offsets from a common base, in 32 bits if their range is below 71 minutes.
+# Runs are numbered backwards from the latest run.
 _SHORT, _LONG = (
     np.dtype([("begin", time), ("end", time), ("tie", "i8"), ("code", "i4"), ("later", "u4"), ("part", "i4")])
     for time in ("u4", "i8")

@@ -383,8 +383,8 @@ class BudgetedByTime(Coalescing):
         out = self._results(end)
         goes_on = bool(state.partitions[:, m.ALIVE].any()) and not (self._extent is None and last)
         state.next_end = end + self._slide if goes_on else None
-        # Tuples that no later window contains expire now, so that the store has room before the next slide
-        # ends.
+        # Tuples that no later window contains expire now, so that the store has room before the next
+        # slide ends.
         self._expire(end + self._slide)
         return out
 

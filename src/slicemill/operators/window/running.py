@@ -104,8 +104,9 @@ def all_known(rows: GroupedRows, arguments: Sequence[pa.Array]) -> Bools:
     return chosen
 
 
-# Running sums, means, variances and deviations of groups. They are exact, because sums are integers of
-# arbitrary precision. Such an integer is stored as limbs, which are 32-bit digits (`aggregates.exact`).
+# Running sums, means, variances and deviations of groups.
+# They are exact, because sums are integers of arbitrary precision.
+# Such an integer is stored as limbs, which are 32-bit digits (`aggregates.exact`).
 
 
 _LIMB_BITS = 32

@@ -15,8 +15,8 @@ from slicemill.server.user_session import UserSession
 from slicemill.sql.lexer import NOT_AN_ALIAS
 from slicemill.types import SPELLINGS
 
-# Only a few words are reserved. The words below are keywords only at some positions, but are useful
-# completions.
+# Only a few words are reserved.
+# The words below are keywords only at some positions, but are useful completions.
 _MORE_KEYWORDS = """
     AGGREGATE ALERT ALTER CHANGES CLOSE CUMULATE DAY DAYS DESC DESCRIBE EVERY EXPLAIN FILTER FINAL
     FUNCTION GAP HOP HOUR HOURS ITERATE INITIALIZE LANGUAGE LATE MILLISECONDS MINUTE MINUTES OPTIONS

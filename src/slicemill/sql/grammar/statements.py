@@ -155,8 +155,8 @@ STATEMENT_STARTS = (
 # Pattern of a line that begins a statement, even after an unclosed quote in an earlier line.
 _FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(STATEMENT_STARTS)})\b", re.IGNORECASE | re.MULTILINE)
 
-# Maximum height of a syntax tree. Trees are printed, bound and compared by recursion, with four frames per
-# level.
+# Maximum height of a syntax tree.
+# Trees are printed, bound and compared by recursion, with four frames per level.
 MAX_HEIGHT = 150
 
 # Hint for CREATE TABLE … WITH ('connector' = …), the syntax of Flink.

@@ -42,8 +42,8 @@ from slicemill.functions.registry import FUNCTIONS, expand_abbreviation, functio
 from slicemill.functions.source import Snippet, SnippetMaker
 from slicemill.types import Kind, Type
 
-# Code generators for columns of the current rows, by name. Only columns that an expression reads are
-# generated.
+# Code generators for columns of the current rows, by name.
+# Only columns that an expression reads are generated.
 Columns: TypeAlias = Mapping[str, Callable[[], Code]]
 
 

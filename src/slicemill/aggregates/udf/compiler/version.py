@@ -139,8 +139,8 @@ class Version:
         self.filled = surely_filled(definition) & self.single
         self.give: Callable[[list[Code]], None]
         self.leave: Callable[[str], str]
-        # Context of the statement for which code is generated: its routine, whether the arguments have
-        # values, and whether the window is known to have tuples.
+        # Context of the statement for which code is generated: its routine, whether the arguments
+        # have values, and whether the window is known to have tuples.
         self.state = BodyState.INITIALIZE
         self.bound = True
         self.window_holds_some = False
