@@ -128,7 +128,7 @@ def test_options_of_run_reach_the_mill(tmp_path: Path, monkeypatch: pytest.Monke
         "jobs",
         "--durability",
         "machine",
-        "--cells",
+        "--subtasks",
         "3",
         "--master",
         "yarn",

@@ -175,7 +175,7 @@ def test_subtasks_together_are_handed_every_row_once(
     tmp_path: Path, handed: list[int], large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "_LARGE", large)
-    monkeypatch.setattr(exchange, "_LARGE_PER_CELL", 0)
+    monkeypatch.setattr(exchange, "_LARGE_PER_SUBTASK", 0)
     one, _ = run_queries(tmp_path / "one", 1)
     assert handed == []
     for subtasks in (8, 64):

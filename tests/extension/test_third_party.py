@@ -36,7 +36,7 @@ feed_rows(mill, "trade", [(n * 1_000_000, price) for n, price in enumerate({pric
 finish(mill)
 for query in mill.queries.values():
     assert query.error is None, query.error
-    print(query.name, [timed.row[-2:] for timed in query.rows()])
+    print(query.name, [timed.row[-2:] for timed in query.timed_rows()])
 assert "thinned" in mill.home.logs
 mill.execute("DROP SAMPLER thinned CASCADE")
 assert "thinned" not in mill.home.logs

@@ -330,7 +330,7 @@ def test_an_impossible_placement_is_reported_with_the_possible_placements() -> N
 def test_placements_have_names() -> None:
     assert parse_placement_kind("auto") is None
     assert parse_placement_kind("cube") is PlacementKind.CUBE
-    with pytest.raises(SlicemillError, match="known are auto, one, key, time, hybrid, hypercube, cube"):
+    with pytest.raises(SlicemillError, match="use one of auto, one, key, time, hybrid, hypercube, cube"):
         parse_placement_kind("ring")
 
 
