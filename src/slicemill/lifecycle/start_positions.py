@@ -143,7 +143,8 @@ class _StartSearch:
         if not past.explicit and not owner.starts_early:
             return False
         if past.explicit and owner.retain_us is not None:
-            past.kept.add(relation.name)
+            # A query with LATE also reads the late rows of the stream, which RETAIN stores too.
+            past.kept |= {relation.name, owner.name + LATE}
         elif not was_read(owner.name, self.home):
             return False
         elif self._is_whole(relation.name, owner.name):

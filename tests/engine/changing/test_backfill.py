@@ -53,6 +53,10 @@ def test_the_kinds_that_begin_in_the_past_have_every_operator() -> None:
     assert operators(FOR_EACH_OPERATOR) == operators(PAST)
 
 
+def test_a_late_query_from_the_past_reads_retained_late_rows() -> None:
+    play([("past", "p0", "all"), ("feed", 4), ("past", "p1", "runs_late")], seed=1)
+
+
 @pytest.mark.slow_cpu
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=sequences(), seed=st.integers(0, 3), subtasks=st.sampled_from([1, 3]))
