@@ -11,7 +11,7 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.plan.placement import PlacementKind, placements_of
-from slicemill.runtime import worker
+from slicemill.runtime import worker as worker_module
 from slicemill.runtime.messages import RunTask
 from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.worker import Worker
@@ -306,7 +306,7 @@ def test_a_checkpoint_that_cannot_be_written_is_written_later(
     run(mill)
     task = begin_checkpoint(mill)
     with monkeypatch.context() as context:
-        context.setattr(worker, "write", full)
+        context.setattr(worker_module, "write", full)
         pool.write()
     mill.dispatcher._take(pool.wait(0))
     assert not task.writing and task.dirty and "no space is left" in str(mill.dispatcher.problem)
