@@ -233,7 +233,7 @@ CREATE QUERY exact AS
 def test_the_same_pairs_are_given_up_in_however_many_subtasks(
     decisions: list[tuple[float, int]], subtasks: int, script: str
 ) -> None:
-    """What was decided holds for all subtasks of a task (S55)."""
+    """A shedding decision applies to all subtasks of a task (S55)."""
 
     def run(folder: Path, subtasks: int) -> list[list[tuple[Any, ...]]]:
         shares = iter(share for share, _ in decisions)

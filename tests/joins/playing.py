@@ -225,7 +225,7 @@ def _check_newcomer(stage: _Stage, number: int, given: GivenRows, whole: Finishe
 
 
 def _undisturbed(scene: Scene) -> dict[int, GivenRows]:
-    """What the joins that are there from the beginning give in one subtask, in one run."""
+    """Return the results of joins that exist from the start, in one subtask and one run."""
     with TemporaryDirectory() as folder:
         stage = _Stage(scene, Path(folder), 1)
         try:

@@ -142,7 +142,7 @@ def _committed(line: bytes) -> str:
     return ", ".join(words)
 
 
-# What a record says beside what it says of streams and tasks; of a task, what a field tells.
+# Keys of a journal record other than streams and tasks, and the fields of a task that name an event.
 _PLAIN = ("catalog", "created", "dropped_logs", "freed")
 _BY_FIELD = {"new": "placement", "members": "outputs", "run": "due", "checkpoint": "checkpoint"}
 

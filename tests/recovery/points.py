@@ -164,7 +164,7 @@ _WORKERS = tuple(
         Point("a worker between two items of a message", WORKER, ITEM, r"^run select from bid", AFTER),
         Point("a worker between results and answer", WORKER, MESSAGE, r"run both", AFTER),
         Point("a worker in the middle of a checkpoint", WORKER, WRITE, rf"^checkpoints/{_BIDS}", TORN),
-        # What it has run has no checkpoint: whoever gets its subtasks runs it again.
+        # Runs of the lost worker have no checkpoint, so the workers that take over its subtasks repeat them.
         Point("a worker after a replay", WORKER, RESTORE, r"^replayed", AFTER),
         Point("a worker after its cell's checkpoint", WORKER, ITEM, rf"^checkpoint {_BIDS}.* 1$", AFTER),
         Point("a worker with held rows", WORKER, APPEND, r"^logs/ask_held/", AFTER, 2),

@@ -7,6 +7,7 @@ execution, so that planning loads no kernels.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
@@ -98,26 +99,26 @@ class InnerJoin:
     columns: Mapping[str, tuple[int, str]]
 
 
-class MemberKind(Generic[M]):
+class MemberKind(ABC, Generic[M]):
     """Planning properties of a member: one query's use of a shared operator.
 
     The `Part` node, which provides the result of one member, reads these properties.
     """
 
+    @abstractmethod
     def words(self, member: M) -> Description:
         """Return the description of a member for EXPLAIN, as if its query did not share the operator."""
-        raise NotImplementedError
 
+    @abstractmethod
     def history_us(self, member: M) -> int | None:
         """Return the age up to which input rows affect the results of a member; None if unlimited."""
-        raise NotImplementedError
 
+    @abstractmethod
     def seq_bits(self, member: M, bits: int, catalog: Catalog) -> int:
         """Return the bit width of the sequence numbers of results.
 
         The sequence numbers of the input rows are `bits` wide.
         """
-        raise NotImplementedError
 
     def keys_below(self, shared: Any, member: M, keys: Keys) -> tuple[Keys, ...] | None:
         """Rewrite expressions over the output columns as expressions over the columns of each input.
@@ -138,7 +139,7 @@ class MemberKind(Generic[M]):
         return None
 
 
-class OperatorKind(Generic[S]):
+class OperatorKind(ABC, Generic[S]):
     """Planning properties of one operator class, with defaults for a stateless operator.
 
     Each operator has a subclass, of which `registry` lists one instance. The methods take the operator, and
@@ -161,9 +162,9 @@ class OperatorKind(Generic[S]):
 
     # -- names and description -------------------------------------------------------------------------
 
+    @abstractmethod
     def words(self, operator: S, node: Node, graph: QueryGraph) -> Description:
         """Return the description of the operator for EXPLAIN."""
-        raise NotImplementedError
 
     def own_name(self, operator: S) -> str | None:
         """Return the catalog name of a source (stream), sink (query) or table; None for other operators."""

@@ -219,7 +219,7 @@ def test_a_worker_that_joins_later_gets_its_share(tmp_path: Path) -> None:
                 mill.rescaler.set_workers(2)
         subtasks = [subtask for subtask in mill.metrics()["subtasks"] if subtask["task"] == task]
         assert sorted(subtask["worker"] for subtask in subtasks) == [0, 0, 1, 1]
-        # Who goes leaves its subtasks to the others.
+        # The subtasks of a removed worker move to the remaining workers.
         mill.rescaler.set_workers(1)
         feed(mill, chooser, 1200, 10)
         mill.dispatcher.run_all()

@@ -1,4 +1,4 @@
-"""What subtasks report of their runs, and what they read of logs."""
+"""Reports of subtasks on their runs, and the bytes that they read of logs."""
 
 from __future__ import annotations
 

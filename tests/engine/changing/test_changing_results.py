@@ -73,7 +73,7 @@ def fold(mill: Mill) -> None:
 def test_questions_see_the_table_of_now(mill: Mill) -> None:
     service = MillService(mill)
     assert ask("SELECT * FROM counted ORDER BY n", service.relation).to_pydict()["groups"] == [2, 1]
-    # What only tasks have read goes when they need it no more, and leaves the table.
+    # Rows that only tasks read are deleted once no task needs them, and are no longer in the table.
     before = ask("SELECT * FROM totals ORDER BY ALL", service.relation)
     checkpoint_twice(mill)
     mill.retention.compactor.least_rows = 1

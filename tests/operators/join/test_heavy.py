@@ -1,4 +1,4 @@
-"""Rows of heavy keys are spread over all subtasks from some time on, and go home again: nobody sees it."""
+"""Rows of heavy keys are spread over all subtasks for a time, without any change of results."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def results(
     runs: Sequence[Sequence[Event]],
     checkpoints: Path | None = None,
 ) -> dict[str, Numbered]:
-    """What each query gets; with a folder for checkpoints, tasks go on from one after each run."""
+    """Return the results of each query. With `folder`, tasks restart from a checkpoint after each run."""
     catalog = catalog_of(texts)
     graph = form(catalog)
     found: dict[str, Numbered] = {name: [] for name in texts}

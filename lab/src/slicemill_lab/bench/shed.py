@@ -107,7 +107,7 @@ def run(scale: Scale) -> Result:
     kept_to, budgets = against_budgets(scale)
     claims = (
         timed(at_most("p99 response at twice the load with a budget / when calm", ratio, 2)),
-        at_least(f"accuracy by cost less that by chance: the least of {len(gains)} subtasks", min(gains), 0),
+        at_least(f"accuracy by cost less that by chance: the least of {len(gains)} cells", min(gains), 0),
         *kept_to,
     )
     accuracy = {"ratios of memory": list(RATIOS), "by cost": by_cost, "by chance": by_chance}
